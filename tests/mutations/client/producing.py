@@ -14,6 +14,7 @@ BATCHER = "client/smq/producing/message_batcher.py"
 TEST_ERRORS = "tests/unit/client/producing/test_errors_once.py"
 TEST_CALLBACKS = "tests/unit/client/producing/test_callbacks.py"
 TEST_FORK = "tests/integration/client/producing/test_fork.py"
+TEST_LOSSES = "tests/unit/client/consuming/test_consumer_losses.py"
 TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
 
 MUTATIONS = (
@@ -176,5 +177,13 @@ MUTATIONS = (
         "            atexit.register(self.flush)",
         "            pass",
         (f"{TEST_FORK}::test_what_ends_without_close_has_delivered_everything[a program]",),
+    ),
+    Mutation(
+        "report_less_than_a_reader_had",
+        "The range of a loss contains what the reader had from the tail, so it can tell what comes again.",
+        "client/smq/consuming/reader_losses.py",
+        "return FetchedLoss(lost.first, max(lost.upto, position), lost.open_ended)",
+        "return FetchedLoss(lost.first, lost.upto, lost.open_ended)",
+        (f"{TEST_LOSSES}::test_a_reader_learns_that_a_loss_covers_what_it_had_from_the_tail_before_it_gets_it_again",),
     ),
 )

@@ -3,6 +3,10 @@
 A writer with an id that is killed continues with the first message of each key that was not acked, under its next run.
 So only messages that had no ack may be in the log more than once, once for each run that sent them. What one run sent
 is there once at most, and each key has its messages in the order (run, number).
+
+One thing can bring a message twice to a reader: it was delivered from a tail, its ack did not reach the writer, and
+then all replicas were lost with it. The writer sends it again. The reader is told of a lost range that has the first
+place. From such a message on, the order of its key begins again.
 """
 
 from __future__ import annotations
@@ -96,6 +100,8 @@ class ReaderCheck:
         self._next: dict[str, int] = defaultdict(int)
         self._last: dict[str, tuple[int, int]] = {}
         self._given: dict[str, tuple[str, int]] = {}
+        self._repeated: list[tuple[str, tuple[str, int], tuple[str, int]]] = []
+        """Messages that came again, with the place before and the new one."""
         self._skipped: list[tuple[str, int, int]] = []
         self._ended = False
 
@@ -129,7 +135,7 @@ class ReaderCheck:
             self._skipped.append((segment, expected, offset))
         self._next[segment] = offset + 1
         if message in self._given:
-            self._problem("doubled", f"{message} is at {self._given[message]} and at {(segment, offset)}")
+            self._repeated.append((message, self._given[message], (segment, offset)))
         elif self._last.get(key, (0, -1)) >= (run, number):
             self._problem("reordered", f"{segment} {offset}: {message} came after {self._last[key]}")
         self._given[message] = (segment, offset)
@@ -142,6 +148,12 @@ class ReaderCheck:
             missing = [offset for offset in range(start, stop) if not self._lost.cover(segment, offset)]
             if missing:
                 self._problem("skipped", f"{segment}: {len(missing)} offsets from {missing[0]} to {stop - 1}")
+        for message, before, place in self._repeated:
+            acked = self._sent.acked.get(message)
+            if self._lost.cover(*before) and acked not in (before, (before[0], None)):
+                self._findings.counts["delivered again after a loss"] += 1
+            else:
+                self._problem("doubled", f"{message} is at {before} and at {place}")
         for message, (segment, place) in self._sent.acked.items():
             given = self._given.get(message)
             if given is not None:

@@ -101,6 +101,35 @@ def doubled_for_a_reader(logs: HandmadeLogs) -> None:
     logs.replace("readers/r0.1", f"got {S} 3 b 1 1", f"got {S} 3 b 1 1", f"got {S} 3 b 1 1")
 
 
+def delivered_before_a_loss(logs: HandmadeLogs, reported: str = f"lost {S} 2 -") -> None:
+    """The reader was given ``a 1 1`` from the tail of S at offset 2, and it had no ack. All replicas of S were lost,
+    and the writer sent it again, to T. The other observers came after the loss."""
+    first, again = f"got {S} 2 a 1 1", f"got {T} 0 a 1 1"
+    logs.replace_everywhere(f"got {S} 3 b 1 1")
+    logs.replace_everywhere(f"got {T} 0 b 2 1", again, f"got {T} 1 b 2 1")
+    logs.replace_everywhere(f"got {T} 1 a 1 2", f"got {T} 2 a 1 2")
+    logs.replace("writers/w0.1", f"acked a 1 1 {S} 2", f"acked a 1 1 {T} 0")
+    logs.replace("writers/w0.1", f"acked a 1 2 {T} 1", f"acked a 1 2 {T} 2")
+    logs.replace("readers/r1.1", first, reported)
+    del logs.files["groups/g/m0.1"], logs.files["groups/g/m1.1"]
+    logs.replace("readers/r0.1", again, reported, again)
+
+
+def delivered_again_without_a_report(logs: HandmadeLogs) -> None:
+    delivered_before_a_loss(logs)
+    logs.replace("readers/r0.1", f"lost {S} 2 -")
+
+
+def delivered_again_beside_the_reported_range(logs: HandmadeLogs) -> None:
+    delivered_before_a_loss(logs)
+    logs.replace("readers/r0.1", f"lost {S} 2 -", f"lost {S} 3 -")
+
+
+def delivered_again_though_the_first_place_was_acked(logs: HandmadeLogs) -> None:
+    delivered_before_a_loss(logs)
+    logs.replace("writers/w0.1", f"acked a 1 1 {T} 0", f"acked a 1 1 {S} 2")
+
+
 def reordered_in_a_segment(logs: HandmadeLogs) -> None:
     logs.replace_everywhere(f"got {S} 0 a 1 0", f"got {S} 0 a 1 1")
     logs.replace_everywhere(f"got {S} 2 a 1 1", f"got {S} 2 a 1 0")
@@ -200,6 +229,9 @@ def more_committed_than_tried(logs: HandmadeLogs) -> None:
         (reported_to_one_reader_only, "lost"),
         (doubled_in_the_log, "doubled"),
         (doubled_for_a_reader, "doubled"),
+        (delivered_again_without_a_report, "doubled"),
+        (delivered_again_beside_the_reported_range, "doubled"),
+        (delivered_again_though_the_first_place_was_acked, "doubled"),
         (reordered_in_a_segment, "reordered"),
         (older_run_after_a_newer_one, "reordered"),
         (successor_before_predecessor, "reordered"),
@@ -273,6 +305,7 @@ def lower_commit(logs: HandmadeLogs) -> None:
         open_ended_loss,
         possible_loss,
         loss_of_what_an_early_reader_was_given,
+        delivered_before_a_loss,
         writer_killed_while_it_wrote,
         old_run_is_fenced,
         paused_member_is_given_what_it_had_fetched,

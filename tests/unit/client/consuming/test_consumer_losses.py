@@ -7,6 +7,7 @@ import pytest
 from smq.consumer import Consumer
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss, SegmentEnd
 from smq.consuming.groups import group_losses
+from smq.consuming.reader_losses import loss_for_reader
 from smq_core.errors import (
     DataLost,
     Unavailable,
@@ -45,6 +46,23 @@ def test_a_reader_that_has_passed_a_segment_learns_that_it_lost_more(bench: Benc
     consumer._open_readable()
     assert loss(consumer) == (bench.first.name, 5, 9, True), "the rest"
     assert offsets(consumer) is None
+
+
+def test_a_reader_learns_that_a_loss_covers_what_it_had_from_the_tail_before_it_gets_it_again(bench: Bench) -> None:
+    """It read 5 messages from the tail. All replicas were lost, and what was not acked is sent again."""
+    consumer = bench.open()
+    bench.fetchers[0].rows(0, 5)
+    assert offsets(consumer) == (0, 5)
+    successor = bench.child(1, 0, PARTITIONS, bench.first)
+    bench.topic.seal(bench.first, 3, successor, lost_from=3, lost_to=3, lost_open_ended=True)
+    reported = loss_for_reader(5, bench.topic.sealed[bench.first.name].lost)
+    assert reported is not None and bench.fetchers[0].put(reported)
+    bench.fetchers[0].put(SegmentEnd(3))
+    refreshed(consumer, successor)
+    assert loss(consumer) == (bench.first.name, 3, 5, True)
+    consumer._open_readable()
+    bench.fetchers[-1].rows(0, 2)
+    assert offsets(consumer) == (0, 2)
 
 
 @pytest.mark.parametrize("position", [3, 4])
