@@ -15,6 +15,8 @@ TEST_ERRORS = "tests/unit/client/producing/test_errors_once.py"
 TEST_CALLBACKS = "tests/unit/client/producing/test_callbacks.py"
 TEST_FORK = "tests/integration/client/producing/test_fork.py"
 TEST_LOSSES = "tests/unit/client/consuming/test_consumer_losses.py"
+ENGINE = "client/smq/producing/engine.py"
+TEST_ENGINE = "tests/unit/client/producing/test_producer_engine.py"
 TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
 
 MUTATIONS = (
@@ -185,5 +187,21 @@ MUTATIONS = (
         "return FetchedLoss(lost.first, max(lost.upto, position), lost.open_ended)",
         "return FetchedLoss(lost.first, lost.upto, lost.open_ended)",
         (f"{TEST_LOSSES}::test_a_reader_learns_that_a_loss_covers_what_it_had_from_the_tail_before_it_gets_it_again",),
+    ),
+    Mutation(
+        "apply_replies_of_a_former_stream",
+        "A reply counts only on the stream that the sender has now.",
+        ENGINE,
+        "if sender is None or sender.stream is not stream:",
+        "if sender is None:",
+        (f"{TEST_ENGINE}::test_a_reply_of_a_former_stream_changes_nothing",),
+    ),
+    Mutation(
+        "end_the_present_stream_with_a_former_one",
+        "The end of a former stream leaves the present one.",
+        ENGINE,
+        "if sender is not None and sender.stream is stream:",
+        "if sender is not None:",
+        (f"{TEST_ENGINE}::test_the_end_of_a_former_stream_leaves_the_present_one",),
     ),
 )

@@ -15,6 +15,7 @@ import smq
 from smq.producer import Producer
 from smq.producing.outcome_fetcher import OutcomeFetcher
 from smq.producing.runtime.outcome_worker import OutcomeWorker
+from smq_core.errors import InvalidRequest
 from smq_core.model.entities import (
     Durability,
     Layout,
@@ -28,8 +29,9 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import MAX_IN_FLIGHT
-from smq_proto.wire import outcome_to_pb
-from support.in_memory.producer_streams import producer_of, stream
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_to_pb, outcome_to_pb
+from support.in_memory.producer_streams import DrivenStream, producer_of, stream
 from support.waiting import HANG_GUARD, eventually
 
 SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
@@ -184,3 +186,31 @@ def test_connections_for_outcomes_are_closed_when_no_outcome_is_missing() -> Non
             fetcher.start()
         eventually(lambda n=number: len(found) == n)  # type: ignore[misc]
         eventually(lambda n=number: len(clients) == n and clients[-1].closed.is_set())  # type: ignore[misc]
+
+
+def test_a_reply_of_a_former_stream_changes_nothing(producer: Producer) -> None:
+    """It comes late, and its sequences belong to the stream on which they were sent."""
+    delivery = producer.send(b"first")
+    stream(0).opened()
+    eventually(lambda: stream(0).written == [0])
+    stream(0).break_off()
+    stream(1).opened()
+    eventually(lambda: stream(1).written == [0])
+    rejected = pb.ProducerReply.Rejected(sequence=0, error=error_to_pb(InvalidRequest("late")))
+    stream(0).reply(rejected=rejected)
+    stream(0).ack(0, 77)
+    assert not delivery.done()
+    stream(1).ack(0, 5)
+    assert delivery.result(HANG_GUARD).offset == 5
+
+
+def test_the_end_of_a_former_stream_leaves_the_present_one(producer: Producer) -> None:
+    producer.send(b"first")
+    stream(0).opened()
+    stream(0).break_off()
+    stream(1).opened()
+    eventually(lambda: stream(1).written == [0])
+    stream(0).break_off()
+    producer.send(b"second")
+    eventually(lambda: stream(1).written == [0, 1], "the present stream goes on")
+    assert len(DrivenStream.opened_streams) == 2
