@@ -204,4 +204,12 @@ MUTATIONS = (
         "if sender is not None:",
         (f"{TEST_ENGINE}::test_the_end_of_a_former_stream_leaves_the_present_one",),
     ),
+    Mutation(
+        "report_an_unreachable_broker_each_time",
+        "A broker that does not answer is reported once in an interval.",
+        "client/smq/producing/runtime/unreachable_reports.py",
+        "            if incarnation in self._reported_at:\n                return",
+        "            pass",
+        (f"{TEST_ENGINE}::test_a_broker_is_reported_as_unreachable_once_in_an_interval",),
+    ),
 )

@@ -14,6 +14,7 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq.producing.outcome_fetcher import OutcomeFetcher
+from smq.producing.runtime import unreachable_reports
 from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import (
@@ -214,3 +215,15 @@ def test_the_end_of_a_former_stream_leaves_the_present_one(producer: Producer) -
     producer.send(b"second")
     eventually(lambda: stream(1).written == [0, 1], "the present stream goes on")
     assert len(DrivenStream.opened_streams) == 2
+
+
+def test_a_broker_is_reported_as_unreachable_once_in_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unreachable_reports, "REPORT_INTERVAL_SECONDS", 3600.0)
+    reported: list[str] = []
+    view: Any = SimpleNamespace(report_unreachable_broker=lambda incarnation, what: reported.append(incarnation))
+    reports = unreachable_reports.UnreachableReports()
+    for incarnation in ("i", "i", "i", "j"):
+        reports.report(view, incarnation, "it does not answer")
+    eventually(lambda: "j" in reported)
+    assert reported == ["i", "j"]
+    reports.close()
