@@ -22,6 +22,9 @@ POSITION_FIELDS = ("_segment", "_offset", "partition", "appended")
 Headers = list[tuple[str, bytes | None]]
 
 _HEADER_SHAPES = 'headers are {"name": "text"}, [["name", "text"]] or [{"key": "name", "value": "text"}]'
+_ONE_VALUE_A_LINE = (
+    ". Each line is one JSON value; `jq -c '.[]'` writes the items of an array so, and `jq -c .` an object"
+)
 _BELOW_MICROSECONDS = re.compile(r"\.\d{6}\d*[1-9]")
 
 
@@ -72,7 +75,8 @@ class LineDecoder:
             problem = f"{error.msg} at character {error.colno}"
         except (ValueError, RecursionError) as error:
             problem = str(error)
-        raise InvalidField(f"it is no JSON: {_start(text)!r} ({problem})")
+        hint = _ONE_VALUE_A_LINE if text[:1] in ("[", "{") else ""
+        raise InvalidField(f"it is no JSON: {_start(text)!r} ({problem}){hint}")
 
     def end_of(self, text: str, at: int) -> int:
         """Where the value that begins there ends, in text that was decoded before."""

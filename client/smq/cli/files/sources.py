@@ -37,6 +37,9 @@ _SUFFIXES = {
 }
 
 
+_UNPACKED_BY = {".gz": "zcat", ".zst": "zstdcat", ".xz": "xzcat", ".bz2": "bzcat"}
+
+
 def format_of(name: str, typed: bool) -> InputFormat:
     """Returns the format for a file name. Stdin (``-``) is JSON lines if the topic has a schema, else plain lines.
 
@@ -44,7 +47,13 @@ def format_of(name: str, typed: bool) -> InputFormat:
     """
     if name == "-":
         return InputFormat.JSON if typed else InputFormat.LINES
-    found = _SUFFIXES.get(Path(name).suffix.lower())
+    suffix = Path(name).suffix.lower()
+    if suffix in _UNPACKED_BY:
+        raise InvalidRequest(
+            f"{name} is compressed: unpack it on the way, as in `{_UNPACKED_BY[suffix]} {name} | smq publish TOPIC "
+            f"--input {_SUFFIXES.get(Path(name).with_suffix('').suffix.lower(), 'csv')}`"
+        )
+    found = _SUFFIXES.get(suffix)
     if found is None:
         raise InvalidRequest(f"the name of {name} does not show its format; add --input parquet, csv, json or lines")
     return found

@@ -36,6 +36,7 @@ Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 SHOWN_CHARACTERS = 80
 
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _INTEGER_AS_DECIMAL = pa.decimal128(20, 0)  # has room for every uint64
 
 _BYTES = (
@@ -158,6 +159,8 @@ def show(value: object) -> str:
 def show_scalar(value: pa.Scalar) -> str:
     """The value as errors quote it; times as text, because Python has no nanoseconds."""
     kind = value.type
+    if pa.types.is_time(kind) and not value.value < 86_400 * _PER_SECOND[kind.unit]:
+        return f"{value.value} {kind.unit}"  # Python would show the time of the next day
     if pa.types.is_temporal(kind):
         with suppress(OverflowError, ValueError):
             return str(value)

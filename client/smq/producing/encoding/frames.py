@@ -5,6 +5,7 @@ None of these libraries is imported here.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -49,11 +50,25 @@ def as_table(data: object, types: Mapping[str, pa.DataType] | None = None) -> Ta
             f"a table must be a pyarrow Table, a frame of pandas or Polars, or another object with the Arrow PyCapsule "
             f"interface, not {type(data).__name__}"
         )
+    _refuse_objects(data)
     try:
         table = _pandas_table(data, types or {}) if is_pandas_frame(data) else pa.table(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidRequest(f"the {type(data).__name__} cannot become an Arrow table: {_first_line(error)}") from None
     return table.replace_schema_metadata()
+
+
+def _refuse_objects(data: object) -> None:
+    """Of a column of Python objects, Polars hands over their addresses in memory as bytes."""
+    polars = sys.modules.get("polars")
+    if polars is None or not isinstance(data, polars.DataFrame):
+        return
+    names = [name for name, type_ in data.schema.items() if type_ == polars.Object]
+    if names:
+        raise InvalidRequest(
+            f"the DataFrame has Python objects in the column {', '.join(names)}, which Polars cannot hand over: give "
+            "the column a type of its own"
+        )
 
 
 def _pandas_table(frame: Any, types: Mapping[str, pa.DataType]) -> pa.Table:

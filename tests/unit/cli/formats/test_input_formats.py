@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smq.cli.files.sources import InputFormat, Reading, format_of, tables
+from smq.cli.files.sources import InputFormat, Reading, can_be_read_twice, format_of, tables
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 
@@ -32,6 +32,32 @@ def test_the_format_is_taken_from_the_suffix() -> None:
     assert format_of("-", False) is InputFormat.LINES
     with pytest.raises(InvalidRequest, match="add --input"):
         format_of("data.bin", False)
+
+
+def test_a_compressed_file_is_refused_with_the_way_to_read_it() -> None:
+    with pytest.raises(InvalidRequest, match=r"`zcat x\.csv\.gz \| smq publish TOPIC --input csv`"):
+        format_of("x.csv.gz", False)
+    with pytest.raises(InvalidRequest, match=r"zstdcat x\.jsonl\.zst .* --input json"):
+        format_of("x.jsonl.zst", True)
+
+
+def test_an_array_of_json_is_refused_with_what_makes_lines_of_it() -> None:
+    for columns in ((), COLUMNS):
+        with pytest.raises(SchemaMismatch, match=r"^line 1: it is no JSON: '\['.*`jq -c '\.\[\]'`"):
+            read(b'[\n{"name": "a"}\n]\n', InputFormat.JSON, columns)
+
+
+def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
+    out, into = os.pipe()
+    os.write(into, b"key,value\nk,v\n")
+    os.close(into)
+    name = f"/dev/fd/{out}"  # as of <(command) in a shell
+    try:
+        assert not can_be_read_twice(name)
+        (found,) = tables(name, InputFormat.CSV, (), io.BytesIO())
+        assert found.to_pylist() == [{"key": b"k", "value": b"v"}]
+    finally:
+        os.close(out)
 
 
 def test_each_line_is_a_message_also_the_empty_one_and_the_one_without_an_end() -> None:

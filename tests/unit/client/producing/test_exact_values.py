@@ -27,6 +27,7 @@ COLUMNS = (
     Column("at", "timestamp[us, UTC]", nullable=True),
     Column("local", "timestamp[us]", nullable=True),
     Column("tags", "list<string>", nullable=True),
+    Column("clock", "time", nullable=True),
 )
 TYPED = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=COLUMNS)))
 RAW = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64)))
@@ -98,7 +99,7 @@ def test_every_mapping_is_a_row() -> None:
     plain = {"id": 1, **dict.fromkeys([c.name for c in COLUMNS[1:]])}
 
     for value in ({"id": 1}, plain, MappingProxyType(plain), dict(reversed(plain.items()))):
-        assert check_value(value, TYPED)[0] == (1, *[None] * 7)
+        assert check_value(value, TYPED)[0] == (1, *[None] * (len(COLUMNS) - 1))
 
 
 def test_a_message_does_not_change_with_its_mapping() -> None:
@@ -108,7 +109,7 @@ def test_a_message_does_not_change_with_its_mapping() -> None:
     tags.append("b")
     value["id"] = 2
 
-    assert found == (1, None, None, None, None, None, None, ["a"])
+    assert found == (1, *[None] * 6, ["a"], None)
 
 
 def test_a_message_counts_the_bytes_of_its_text() -> None:
@@ -262,6 +263,7 @@ def test_a_time_that_is_in_the_year_10000_in_the_zone_of_its_column_is_refused(c
         ("local", (1 << 63) - 1, pa.timestamp("us")),  # what DuckDB's infinity is
         ("local", -(1 << 42), pa.timestamp("s")),
         ("at", 1 << 62, pa.timestamp("us", "UTC")),
+        ("clock", 86_400_000_000, pa.time64("us")),  # DuckDB's 24:00:00
         ("timestamp", 1_700_000_000_000_000_000, pa.int64()),
         ("timestamp", 1 << 62, pa.timestamp("us")),
         ("timestamp", 1 << 62, pa.timestamp("us", "UTC")),

@@ -95,6 +95,14 @@ def test_categories_of_polars_are_text() -> None:
         assert found.to_pylist() == ["b", None, "a"]
 
 
+def test_python_objects_of_polars_are_refused() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"value": polars.Series([object()], dtype=polars.Object)})
+
+    with pytest.raises(InvalidRequest, match="Python objects in the column value"):
+        as_table(frame)
+
+
 def test_a_frame_that_is_no_table_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="not list"):
         as_table([1])
