@@ -12,7 +12,7 @@ from typing import Protocol
 
 from smq_core.model.entities import TopicSpec
 from smq_storage.topic_manifests.parser import PAUSED, ManifestDocument, TopicManifest
-from smq_storage.topic_manifests.spec_editor import SpecPatch
+from smq_storage.topic_manifests.spec_patch import SpecPatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_storage.topic_manifests.parser import TopicManifest, check_change, parse_resource, schema_fields, to_resource
-from smq_storage.topic_manifests.spec_editor import SpecPatch, patched_spec
+from smq_storage.topic_manifests.spec_patch import SpecPatch, patched_spec
 from smq_storage.topic_manifests.yaml_documents import check_size
 
 

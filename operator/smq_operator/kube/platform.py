@@ -34,7 +34,7 @@ from smq_storage.topic_manifests.parser import (
     check_change,
     parse_api_resource,
 )
-from smq_storage.topic_manifests.spec_editor import SpecPatch
+from smq_storage.topic_manifests.spec_patch import SpecPatch
 
 log = structlog.get_logger(__name__)
 

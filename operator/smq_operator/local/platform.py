@@ -25,7 +25,7 @@ from smq_operator.local.topic_manifests import TopicManifests
 from smq_operator.platform_port import AppliedManifest, DesiredTopic, Problem, TerminationProof
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.topic_manifests.parser import ManifestDocument
-from smq_storage.topic_manifests.spec_editor import SpecPatch
+from smq_storage.topic_manifests.spec_patch import SpecPatch
 
 log = structlog.get_logger(__name__)
 

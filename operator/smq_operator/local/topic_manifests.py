@@ -26,7 +26,8 @@ from smq_storage.topic_manifests.parser import (
     check_change,
     parse_manifest,
 )
-from smq_storage.topic_manifests.spec_editor import SpecPatch, edit_spec
+from smq_storage.topic_manifests.spec_editor import edit_spec
+from smq_storage.topic_manifests.spec_patch import SpecPatch
 from smq_storage.topic_manifests.yaml_documents import check_size
 
 MISSING_GRACE_US = 2_000_000

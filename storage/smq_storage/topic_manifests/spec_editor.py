@@ -1,4 +1,4 @@
-"""Changes fields of a spec: in a manifest's text, whose style and comments stay, or in a mapping."""
+"""Changes fields of the spec in the text of a manifest, whose style and comments stay."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 from ruamel.yaml.comments import CommentedMap
 
 from smq_core.errors import SpecRejected
+from smq_storage.topic_manifests.spec_patch import SpecPatch
 from smq_storage.topic_manifests.text_editor import edit_text
-
-SpecPatch = Mapping[str, Any]
-"""Fields of a spec with new values, such as ``{"retention": {"age": "3d"}}``. None removes a field; others stay."""
 
 
 def edit_spec(text: str, patch: SpecPatch) -> str:
@@ -20,20 +18,6 @@ def edit_spec(text: str, patch: SpecPatch) -> str:
     Raises SpecRejected.
     """
     return edit_text(text, lambda resource: _edit(resource, patch))
-
-
-def patched_spec(spec: Mapping[str, Any], patch: SpecPatch) -> dict[str, Any]:
-    """A copy of the fields with those of the patch in their place."""
-    made = dict(spec)
-    for name, value in patch.items():
-        if isinstance(value, Mapping):
-            inside = made.get(name)
-            made[name] = patched_spec(inside if isinstance(inside, Mapping) else {}, value)
-        elif value is None:
-            made.pop(name, None)
-        else:
-            made[name] = value
-    return made
 
 
 def _edit(resource: Any, patch: SpecPatch) -> None:

@@ -17,7 +17,7 @@ ROLLOUT = "core/smq_core/reconcile/schema_rollout.py"
 TEST_ROLLOUT = "tests/unit/core/reconcile/test_schema_rollout.py"
 LEADER = "operator/smq_operator/api/topic_changes.py"
 TEST_LEADER = "tests/unit/operator/api/test_topic_changes.py"
-SPEC_EDITOR = "storage/smq_storage/topic_manifests/spec_editor.py"
+SPEC_PATCH = "storage/smq_storage/topic_manifests/spec_patch.py"
 SETTINGS = "storage/smq_storage/topic_manifests/settings.py"
 TEST_SETTINGS = "tests/unit/storage/test_topic_settings.py"
 FOLDER = "operator/smq_operator/local/topic_manifests.py"
@@ -149,7 +149,7 @@ MUTATIONS = (
     Mutation(
         "replace_the_spec_by_the_settings_that_change",
         "Settings that a change does not name stay.",
-        SPEC_EDITOR,
+        SPEC_PATCH,
         "made[name] = patched_spec(inside if isinstance(inside, Mapping) else {}, value)",
         "made[name] = dict(value)",
         (f"{TEST_LEADER}::test_settings_change_alone_and_all_others_stay",),

@@ -30,7 +30,7 @@ from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoreSettings
 from smq_storage.topic_manifests.parser import ManifestDocument, parse_resource, to_resource
-from smq_storage.topic_manifests.spec_editor import SpecPatch, patched_spec
+from smq_storage.topic_manifests.spec_patch import SpecPatch, patched_spec
 from support import virtual_time
 from support.in_memory.brokers import FakeFleet
 
