@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-CONSUME = "client/smq/cli/commands/consume.py"
+WRITER = "client/smq/cli/files/message_writer.py"
 TEST_CONSUME = "tests/unit/cli/test_consume.py"
 SINKS = "client/smq/cli/files/sinks.py"
 TEST_CSV = "tests/unit/cli/formats/test_csv_rows.py"
@@ -166,10 +166,7 @@ MUTATIONS = (
         SINKS,
         "class _ParquetSink(Sink):\n    flushed = False\n",
         "class _ParquetSink(Sink):\n    flushed = True\n",
-        (
-            f"{TEST_CONSUME}::test_a_parquet_file_is_whole_before_its_messages_are_committed",
-            f"{TEST_CONSUME}::test_a_parquet_file_that_was_given_up_is_not_committed",
-        ),
+        (f"{TEST_CONSUME}::test_a_parquet_file_is_whole_before_its_messages_are_committed",),
     ),
     Mutation(
         "commit_lines_that_are_not_flushed",
@@ -182,18 +179,34 @@ MUTATIONS = (
     Mutation(
         "commit_a_batch_that_was_written_in_part",
         "With --max only the messages that were written are committed.",
-        CONSUME,
-        "positions |= dict(batch.positions) | {batch.segment: next_offset}",
-        "positions |= dict(batch.positions)",
+        WRITER,
+        "self._positions |= dict(batch.positions) | {batch.segment: next_offset}",
+        "self._positions |= dict(batch.positions)",
         (f"{TEST_CONSUME}::test_only_the_messages_that_were_written_are_committed",),
     ),
     Mutation(
         "commit_without_a_group",
         "Without a group nothing is committed.",
-        CONSUME,
-        "            if commits and sink.flushed:\n",
-        "            if sink.flushed:\n",
+        WRITER,
+        "        if self._commits and self._positions:\n",
+        "        if self._positions:\n",
         (f"{TEST_CONSUME}::test_without_a_group_nothing_is_committed",),
+    ),
+    Mutation(
+        "leave_what_a_closed_file_has_uncommitted",
+        "What a file has is committed when the command is ended.",
+        WRITER,
+        "                self._commit_if_possible(consumer)\n",
+        "                pass\n",
+        (f"{TEST_CONSUME}::test_what_a_file_has_is_committed_when_the_command_is_ended",),
+    ),
+    Mutation(
+        "complete_no_part_at_the_end_of_a_segment",
+        "A Parquet file is completed, and committed, at the end of a segment.",
+        "client/smq/cli/files/parquet_parts.py",
+        "        if self._part is not None and self._has_rows:\n",
+        "        if self._part is None:\n",
+        (f"{TEST_CONSUME}::test_the_end_of_a_segment_is_committed_while_a_parquet_file_is_written",),
     ),
     Mutation(
         "store_a_tombstone_as_an_empty_message",
@@ -315,7 +328,7 @@ MUTATIONS = (
     Mutation(
         "take_the_offsets_of_other_partitions",
         "With --partition each message has its own offset.",
-        CONSUME,
+        WRITER,
         "pc.add(chosen, batch.first_offset), done",
         "batch.first_offset, done",
         (f"{TEST_CONSUME}::test_only_messages_of_the_partition_are_written_with_their_own_offsets",),
