@@ -7,6 +7,7 @@ from .mutation import Mutation
 CLIENTS = "storage/smq_storage/object_store/clients.py"
 CREDENTIALS = "storage/smq_storage/object_store/credentials.py"
 STORE = "storage/smq_storage/object_store/store.py"
+TEST_REFUSALS = "tests/unit/storage/test_store_refusals.py"
 TESTS = "tests/unit/storage/test_store_environment.py"
 
 MUTATIONS = (
@@ -49,5 +50,21 @@ MUTATIONS = (
         'NO_PROXY = ("grpc.enable_http_proxy", 0)',
         'NO_PROXY = ("grpc.enable_http_proxy", 1)',
         ("tests/unit/proto/test_channel_options.py::test_a_channel_ignores_the_proxy_of_the_environment",),
+    ),
+    Mutation(
+        "retry_where_there_are_no_conditional_writes",
+        "A store that does not know conditional writes never will.",
+        STORE,
+        'if mode != "overwrite" and is_not_implemented(error):',
+        "if False:",
+        (f"{TEST_REFUSALS}::test_a_store_without_conditional_writes_is_refused_and_not_asked_again",),
+    ),
+    Mutation(
+        "keep_the_reason_of_the_store",
+        "Who set a wrong region has to be told.",
+        STORE,
+        "if advice := refusal(error):",
+        "if advice := None:",
+        (f"{TEST_REFUSALS}::test_a_setting_that_is_wrong_is_named",),
     ),
 )

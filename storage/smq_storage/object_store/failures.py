@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+from smq_core.model.names import bounded
 
 _MAX_CHARACTERS = 300
 
@@ -10,13 +14,59 @@ _CAUSES = (
     ("ConnectionRefused", "connection refused"),
     ("kind: Timeout", "no answer in time"),
     ('"dns error"', "the name of its host is not known"),
+    (
+        "UnknownIssuer",
+        "its certificate is not signed by an authority that is known here: set SSL_CERT_FILE to a file with the "
+        "certificate of that authority (PEM)",
+    ),
+    ("NotValidForName", "its certificate is for another host name: check the endpoint"),
+    ("CertificateExpired", "its certificate has expired: renew it"),
+    ("InvalidCertificate", "its certificate is not valid"),
 )
 """Words in the library's description of an error, and what they mean."""
 
 _DENIALS = ("status code: 401", "status code: 403", "(code: AccessDenied)")
 """Words of errors that have no kind of their own. A deletion names the code of its object's error."""
 
+_REGION = "is in another region than requests are signed for: set --filer-region (SMQ_FILER_REGION, filer_region)"
+_TOKEN = "the session token is not valid any more: renew the temporary credentials, AWS_SESSION_TOKEN with its key"
+_REFUSALS = {
+    "AuthorizationHeaderMalformed": f"the bucket {_REGION}",
+    "IllegalLocationConstraintException": f"the bucket {_REGION}",
+    "PermanentRedirect": f"the bucket {_REGION}, and check the endpoint",
+    "TemporaryRedirect": f"the bucket {_REGION}, and check the endpoint",
+    "RequestTimeTooSkewed": "the clocks of this machine and the store differ by more than the store accepts: set them",
+    "ExpiredToken": _TOKEN,
+    "ExpiredTokenException": _TOKEN,
+    "InvalidToken": "the session token does not belong to the key: set AWS_SESSION_TOKEN to the key's own, or unset it",
+    "InvalidAccessKeyId": "the store does not know this access key: check AWS_ACCESS_KEY_ID, and the endpoint",
+    "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY does not fit AWS_ACCESS_KEY_ID, or a proxy changes requests",
+}
+"""Codes of a store's answer that stay until somebody changes a setting, and what to change."""
+
+_ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+_BARE_REDIRECT = "Received redirect without LOCATION"
+"""What the library says of an answer that names the region in a header, which it does not show."""
+
 DISK_FULL_HINT = "; if this continues, check the filer's free space and its log"
+
+
+def store_reason(error: Exception) -> str:
+    """What the store itself says, as ``Code: message``. Empty if it says nothing."""
+    found = _ANSWER.search(str(error).split("\n\nDebug source", 1)[0])
+    return bounded(": ".join(filter(None, found.groups())), _MAX_CHARACTERS) if found else ""
+
+
+def refusal(error: Exception) -> str | None:
+    """What to change if the store refuses a request for a reason that a retry does not remove, else None."""
+    if _BARE_REDIRECT in str(error):
+        return _REFUSALS["PermanentRedirect"]
+    return _REFUSALS.get(store_reason(error).partition(":")[0])
+
+
+def is_not_implemented(error: Exception) -> bool:
+    """Whether the store does not know this kind of request."""
+    return "status code: 501" in str(error)
 
 
 def cause(error: Exception) -> str:
@@ -27,7 +77,9 @@ def cause(error: Exception) -> str:
             if words in text:
                 return meaning
     _, of_a_request, answer = first_line(error).partition(" - ")  # what is before names the request and its time
-    return answer if of_a_request else first_line(error).removeprefix("Generic S3 error: ")
+    found = answer if of_a_request else first_line(error).removeprefix("Generic S3 error: ")
+    reason = store_reason(error)
+    return f"{found} ({reason})" if reason else found
 
 
 def first_line(error: Exception) -> str:

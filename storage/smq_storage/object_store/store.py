@@ -35,7 +35,17 @@ from smq_storage.object_store.clients import (
     region_of_environment,
 )
 from smq_storage.object_store.credentials import given_key, has_credentials, signing_key
-from smq_storage.object_store.failures import DISK_FULL_HINT, cause, first_line, is_denied, is_panic, may_be_disk_full
+from smq_storage.object_store.failures import (
+    DISK_FULL_HINT,
+    cause,
+    first_line,
+    is_denied,
+    is_not_implemented,
+    is_panic,
+    may_be_disk_full,
+    refusal,
+    store_reason,
+)
 from smq_storage.object_store.presigned_urls import PresignedPut, SigningKey, create_only_headers, presign
 from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import (
@@ -185,6 +195,14 @@ class Store:
                 raise
             except PreconditionError:
                 raise EtagMismatch(path) from None
+            except BaseError as error:
+                if mode != "overwrite" and is_not_implemented(error):
+                    raise StoreUnsupported(
+                        f"{self._where} has no conditional writes (If-None-Match and If-Match on PUT), without which "
+                        "messages would be lost: use AWS S3, a recent SeaweedFS, or another store that has them "
+                        f"({store_reason(error) or first_line(error)})"
+                    ) from None
+                raise
 
         try:
             return str(self._call(send, path, StoreStateUnknown)["e_tag"])
@@ -200,11 +218,14 @@ class Store:
                 raise BucketMissing(f"there is no bucket at {self._where}: create it, or change the url") from None
             raise ObjectMissing(path) from None
         except (BaseError, OSError) as error:
+            if advice := refusal(error):
+                reason = store_reason(error) or first_line(error)
+                raise StoreDenied(f"{self._where} refuses {path[:_MAX_PATH]!r}: {advice} ({reason})") from None
             if is_denied(error):
                 raise StoreDenied(
                     f"{self._where} refuses the credentials for {path!r}: set AWS_ACCESS_KEY_ID and "
                     f"AWS_SECRET_ACCESS_KEY to a key that may read, write, list and delete there "
-                    f"({first_line(error)})"
+                    f"({store_reason(error) or first_line(error)})"
                 ) from None
             hint = DISK_FULL_HINT if may_be_disk_full(error) else ""
             raise no_clear_answer(
