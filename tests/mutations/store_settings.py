@@ -7,7 +7,7 @@ from .mutation import Mutation
 CLIENTS = "storage/smq_storage/object_store/clients.py"
 CREDENTIALS = "storage/smq_storage/object_store/credentials.py"
 STORE = "storage/smq_storage/object_store/store.py"
-TEST_REFUSALS = "tests/unit/storage/test_store_refusals.py"
+TEST_REJECTIONS = "tests/unit/storage/test_store_rejections.py"
 TESTS = "tests/unit/storage/test_store_environment.py"
 
 MUTATIONS = (
@@ -57,14 +57,14 @@ MUTATIONS = (
         STORE,
         'if mode != "overwrite" and is_not_implemented(error):',
         "if False:",
-        (f"{TEST_REFUSALS}::test_a_store_without_conditional_writes_is_refused_and_not_asked_again",),
+        (f"{TEST_REJECTIONS}::test_a_store_without_conditional_writes_is_refused_at_once",),
     ),
     Mutation(
         "keep_the_reason_of_the_store",
         "Who set a wrong region has to be told.",
         STORE,
-        "if advice := refusal(error):",
+        "if advice := rejection(error):",
         "if advice := None:",
-        (f"{TEST_REFUSALS}::test_a_setting_that_is_wrong_is_named",),
+        (f"{TEST_REJECTIONS}::test_a_setting_that_is_wrong_is_named",),
     ),
 )

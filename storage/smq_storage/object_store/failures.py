@@ -30,7 +30,7 @@ _DENIALS = ("status code: 401", "status code: 403", "(code: AccessDenied)")
 
 _REGION = "is in another region than requests are signed for: set --filer-region (SMQ_FILER_REGION, filer_region)"
 _TOKEN = "the session token is not valid any more: renew the temporary credentials, AWS_SESSION_TOKEN with its key"
-_REFUSALS = {
+_REJECTIONS = {
     "AuthorizationHeaderMalformed": f"the bucket {_REGION}",
     "IllegalLocationConstraintException": f"the bucket {_REGION}",
     "PermanentRedirect": f"the bucket {_REGION}, and check the endpoint",
@@ -57,11 +57,11 @@ def store_reason(error: Exception) -> str:
     return bounded(": ".join(filter(None, found.groups())), _MAX_CHARACTERS) if found else ""
 
 
-def refusal(error: Exception) -> str | None:
+def rejection(error: Exception) -> str | None:
     """What to change if the store refuses a request for a reason that a retry does not remove, else None."""
     if _BARE_REDIRECT in str(error):
-        return _REFUSALS["PermanentRedirect"]
-    return _REFUSALS.get(store_reason(error).partition(":")[0])
+        return _REJECTIONS["PermanentRedirect"]
+    return _REJECTIONS.get(store_reason(error).partition(":")[0])
 
 
 def is_not_implemented(error: Exception) -> bool:

@@ -43,7 +43,7 @@ from smq_storage.object_store.failures import (
     is_not_implemented,
     is_panic,
     may_be_disk_full,
-    refusal,
+    rejection,
     store_reason,
 )
 from smq_storage.object_store.presigned_urls import PresignedPut, SigningKey, create_only_headers, presign
@@ -218,7 +218,7 @@ class Store:
                 raise BucketMissing(f"there is no bucket at {self._where}: create it, or change the url") from None
             raise ObjectMissing(path) from None
         except (BaseError, OSError) as error:
-            if advice := refusal(error):
+            if advice := rejection(error):
                 reason = store_reason(error) or first_line(error)
                 raise StoreDenied(f"{self._where} refuses {path[:_MAX_PATH]!r}: {advice} ({reason})") from None
             if is_denied(error):

@@ -84,7 +84,7 @@ def test_a_setting_that_is_wrong_is_named(
     assert status == 301 or f"{code}: why it is so" in caught.value.message, "the library does not show a redirect"
 
 
-def test_a_store_without_conditional_writes_is_refused_and_not_asked_again(answering: AnsweringStore) -> None:
+def test_a_store_without_conditional_writes_is_refused_at_once(answering: AnsweringStore) -> None:
     answering.status, answering.code, answering.message = 501, "NotImplemented", "A header is not implemented"
     store = answering.open()
 
