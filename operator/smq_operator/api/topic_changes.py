@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from smq_core.errors import Conflict, InvalidRequest, Unavailable
+from smq_core.errors import Conflict, InvalidRequest, SpecRejected, Unavailable
 from smq_core.model.entities import Column, Topic, TopicSchema, TopicSpec
 from smq_core.model.schema_evolution import evolve, newest_schema
 from smq_operator.platform_port import Platform, manifest_of
@@ -15,7 +16,14 @@ from smq_operator.reconcile.manual_requests import LAYOUT_WRITE_TIMEOUT_SECONDS
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
-from smq_storage.topic_manifests.parser import TopicManifest, check_change, parse_resource, schema_fields, to_resource
+from smq_storage.topic_manifests.parser import (
+    TopicManifest,
+    check_change,
+    parse_resource,
+    schema_fields,
+    spec_fields,
+    to_resource,
+)
 from smq_storage.topic_manifests.spec_patch import SpecPatch, patched_spec
 from smq_storage.topic_manifests.yaml_documents import check_size
 
@@ -63,6 +71,7 @@ async def alter_topic(
                 f"`smq topic describe {topic.short_name}` shows the conditions"
             )
         patch = {**patch, "schema": schema_fields(ordered.columns)}
+    _check_resets(patch, spec_fields(before.spec))
     resource = to_resource(replace(before, spec=replace(before.spec, schema=present.columns)))
     after = parse_resource({**resource, "spec": patched_spec(resource["spec"], patch)})
     check_change(before.spec, replace(after.spec, schema=before.spec.schema))
@@ -93,6 +102,17 @@ def _parsed(settings: str) -> SpecPatch:
     if not isinstance(patch, dict) or "schema" in patch:
         raise InvalidRequest('the settings must be a JSON object of fields, such as {"retention": {"age": "3d"}}')
     return patch
+
+
+def _check_resets(patch: SpecPatch, known: Mapping[str, Any], path: str = "spec") -> None:
+    """Raises SpecRejected if a field that shall get its default is none. Other fields are checked with their values."""
+    for name, value in patch.items():
+        inside = known.get(name)
+        if value is None and name not in known:
+            field = f"{path}.{name}"
+            raise SpecRejected(f"{field}: there is no such field: `smq topic describe` lists all", field=field)
+        if isinstance(value, Mapping):
+            _check_resets(value, inside if isinstance(inside, Mapping) else {}, f"{path}.{name}")
 
 
 def _check_columns(topic: Topic, present: TopicSchema, columns: Sequence[Column], version: int) -> None:

@@ -20,7 +20,7 @@ class FakeAdmin:
     """A topic for which every change is this one. It counts what was done."""
 
     def __init__(self, change: TopicChange) -> None:
-        self.changes = (change,)
+        self.changes: tuple[TopicChange, ...] = (change,)
         self.done = 0
         self.settings: dict[str, object] = {}
 
@@ -108,5 +108,7 @@ def test_options_are_the_fields_of_the_manifest(monkeypatch: pytest.MonkeyPatch)
         "retention.bytes": None,
         "deletionPolicy": "Delete",
     }
+    admin.changes = ()
+    assert run(monkeypatch, admin, *line.split())[1] == "topic t unchanged\n"
     code, output = run(monkeypatch, admin, "topic", "alter", "t")
     assert code == 1 and "nothing to change: add an option" in output

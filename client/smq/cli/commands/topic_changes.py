@@ -214,7 +214,7 @@ def alter(
     if dry_run:
         _print_preview(done)
         return
-    out.print(f"topic {name} {done.result}")
+    out.print(f"topic {name} {'configured' if done.changes else 'unchanged'}")
     _print_changes(done.changes)
     if done.changes and any(columns.values()):
         out.print(f"topic {name} has schema version {done.schema_version} now")

@@ -113,6 +113,7 @@ async def test_settings_change_alone_and_all_others_stay() -> None:
     [
         ({"retention": {"age": "3 weeks"}}, r"spec\.retention\.age: must be a duration"),
         ({"retention": {"agee": "3d"}}, r"spec\.retention\.agee: there is no such field"),
+        ({"retention": {"agee": None}}, r"spec\.retention\.agee: there is no such field"),
         ({"replicas": 1}, r"spec\.replicas: must be at least 2"),
         ({"partitions": 8, "segments": {"max": 4}}, r"spec\.partitions cannot change"),
         ({"schema": []}, "must be a JSON object of fields"),
