@@ -369,6 +369,22 @@ MUTATIONS = (
         (f"{TEST_JOURNAL}::test_a_disk_that_fails_while_a_segment_opens_leaves_it_without_a_journal",),
     ),
     Mutation(
+        "keep_the_journal_of_a_segment_that_others_sealed",
+        "When a seal chunk of another process is found, the journal is removed.",
+        "broker/smq_broker/segments/sealing.py",
+        "        self._enqueue_manifest(hosted)\n        remove_journal(hosted)\n",
+        "        self._enqueue_manifest(hosted)\n",
+        (f"{TEST_JOURNAL}::test_a_seal_that_another_process_made_removes_the_journal",),
+    ),
+    Mutation(
+        "find_no_sealed_segment",
+        "A stream to a sealed segment finds it, and gets its outcome.",
+        "broker/smq_broker/segments/registry.py",
+        "is not ReplicaState.SEALED] or matching",
+        "is not ReplicaState.SEALED]",
+        (f"{TEST_JOURNAL}::test_a_seal_that_another_process_made_removes_the_journal",),
+    ),
+    Mutation(
         "write_records_that_overlap",
         "A message that the journal has in part is not written a second time.",
         "broker/smq_broker/segments/journaling.py",

@@ -646,6 +646,16 @@ def test_a_log_is_dropped_when_another_process_has_sealed_its_segment(brokers: J
     assert not brokers.brokers[0].recovered.unsealed(), "nothing is left on the disk"
 
 
+def test_a_seal_that_another_process_made_removes_the_journal(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    broker = brokers.brokers[1]
+    hosted = broker.hosted(brokers.topic, brokers.segment)
+    assert hosted.journal is not None and hosted.journal.folder.exists()
+    broker.sealer.record_seal(hosted, ChunkInfo(brokers.segment.name, len(VALUES), 0, "leader", "n", sealed=True))
+    assert not hosted.journal.folder.exists()
+    assert broker.hosted(brokers.topic, brokers.segment) is hosted, "streams still find it, and get its outcome"
+
+
 def test_what_was_acked_beyond_a_seal_is_reported(brokers: JournaledBrokers) -> None:
     put_topic(brokers.store, brokers.topic)
     brokers.write(VALUES)
