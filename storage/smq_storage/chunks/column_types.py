@@ -21,6 +21,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from smq_core.model.names import shown
+
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 MAX_DEPTH = 10
@@ -142,7 +144,7 @@ def _arrow_type(name: str, depth: int) -> pa.DataType:
     match = _NESTED.fullmatch(name)
     parts = _parts(match[2]) if match else None
     if match is None or parts is None:
-        raise ValueError(f"there is no type {name!r}; the types are {', '.join(TYPE_NAMES)}")
+        raise ValueError(f"there is no type {shown(name)}; the types are {', '.join(TYPE_NAMES)}")
     if depth == 0:
         raise ValueError(f"the type is nested deeper than {MAX_DEPTH} levels")
     match match[1], parts:
@@ -154,19 +156,19 @@ def _arrow_type(name: str, depth: int) -> pa.DataType:
             return pa.dictionary(pa.int32(), _arrow_type(value, depth - 1))
         case "struct", _:
             return _struct(name, parts, depth - 1)
-    raise ValueError(f"{name}: write list<type>, map<type, type>, dictionary<string> or dictionary<binary>")
+    raise ValueError(f"{shown(name)}: write list<type>, map<type, type>, dictionary<string> or dictionary<binary>")
 
 
 def _decimal(name: str, bits: str, precision: int, scale: int) -> pa.DataType:
     most = _MAX_PRECISION[bits]
     if not (1 <= precision <= most and scale <= precision):
-        raise ValueError(f"{name}: the precision must be 1 to {most}, the scale at most the precision")
+        raise ValueError(f"{shown(name)}: the precision must be 1 to {most}, the scale at most the precision")
     return pa.decimal128(precision, scale) if bits == "128" else pa.decimal256(precision, scale)
 
 
 def _key_type(name: str) -> pa.DataType:
     if "<" in name:
-        raise ValueError(f"{name} cannot be the key of a map: use text, bytes, a number or a time")
+        raise ValueError(f"{shown(name)} cannot be the key of a map: use text, bytes, a number or a time")
     return _arrow_type(name, 0)
 
 
@@ -175,10 +177,12 @@ def _struct(name: str, parts: list[str], depth: int) -> pa.DataType:
     for part in parts:
         match = _FIELD.fullmatch(part)
         if match is None:
-            raise ValueError(f"{name}: a struct has fields such as struct<name: type, name: type>, not {part!r}")
+            raise ValueError(
+                f"{shown(name)}: a struct has fields such as struct<name: type, name: type>, not {shown(part)}"
+            )
         fields.append(pa.field(match[1], _arrow_type(match[2], depth)))
     if len({field.name for field in fields}) < len(fields):
-        raise ValueError(f"{name}: each field of a struct needs a name of its own")
+        raise ValueError(f"{shown(name)}: each field of a struct needs a name of its own")
     return pa.struct(fields)
 
 

@@ -42,7 +42,10 @@ PAUSED, ACTIVE = "paused", "active"
 
 MAX_MISTAKES = 10
 """How many mistakes of a manifest an error lists. More of them have one cause, such as a wrong indentation."""
-MAX_MISTAKE_CHARACTERS = 300
+# Of one mistake: room for the list of all column types, the longest advice that there is.
+MAX_MISTAKE_CHARACTERS = 500
+# Of the path of a field, which a manifest can make as long as it likes.
+MAX_FIELD_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +301,7 @@ def _to_rejection(error: ValidationError) -> SpecRejected:
         fields.append(field)
     more = [f"and {len(lines) - MAX_MISTAKES} more mistakes"] if len(lines) > MAX_MISTAKES else []
     lines = [bounded(line, MAX_MISTAKE_CHARACTERS) for line in lines[:MAX_MISTAKES]]
-    return SpecRejected("\n".join([*lines, *more]), field=bounded(fields[0], MAX_MISTAKE_CHARACTERS))
+    return SpecRejected("\n".join([*lines, *more]), field=bounded(fields[0], MAX_FIELD_CHARACTERS))
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

@@ -185,8 +185,8 @@ def test_a_time_of_creation_after_the_last_change_does_not_count(store: Store, t
     ("arguments", "message"),
     [
         ({"lifetime": 4 * SECOND}, "5 seconds or longer"),
-        ({"owner": ""}, "1 to 200 characters"),
-        ({"owner": "x" * 201}, "1 to 200 characters"),
+        ({"owner": ""}, "1 to 200 printable characters"),
+        ({"owner": "x" * 201}, "1 to 200 printable characters"),
         ({"pin_id": "../x"}, "a pin's id has"),
     ],
 )
