@@ -291,8 +291,8 @@ MUTATIONS = (
         "end_silently_before_a_chunk_that_is_gone",
         "A sealed segment that ends early has lost a file.",
         "storage/smq_storage/tables/segment_files.py",
-        "if segment.end is not None:\n        # Without",
-        "if segment.end == 0:\n        # Without",
+        "if segment.end is not None:\n        chain.confirm",
+        "if segment.end == 0:\n        chain.confirm",
         (f"{TEST_RANGES}::test_a_vanished_file_is_lost_with_its_name",),
     ),
     # ---- pins of readers

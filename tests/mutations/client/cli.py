@@ -172,8 +172,8 @@ MUTATIONS = (
         "commit_lines_that_are_not_flushed",
         "Lines are in the file before their batch is committed.",
         SINKS,
-        "for row in python_rows(shown)))\n        self.stream.flush()\n",
-        "for row in python_rows(shown)))\n",
+        'self._line(row, plain) + b"\\n" for row in python_rows(shown)))\n        self.stream.flush()\n',
+        'self._line(row, plain) + b"\\n" for row in python_rows(shown)))\n',
         (f"{TEST_CONSUME}::test_lines_are_in_the_file_before_their_batch_is_committed",),
     ),
     Mutation(
@@ -228,8 +228,8 @@ MUTATIONS = (
         "accept_fields_that_no_message_has",
         "A field that a message does not have is refused and not dropped without a word.",
         MESSAGES,
-        "        if unknown:\n",
-        "        if len(unknown) > 100:\n",
+        "        if unknown and not",
+        "        if len(unknown) > 100 and not",
         (f"{TEST_MESSAGES}::test_a_line_that_is_no_message_is_refused_with_its_number",),
     ),
     Mutation(

@@ -350,7 +350,7 @@ MUTATIONS = (
         "be_at_the_end_before_anyone_said_where_it_is",
         "A consumer is at the end only when a replica has said where that is.",
         CONSUMER,
-        "f.watermark_known and not f.may_end()",
+        "f.watermark_known\n                and not f.may_end()",
         "not f.may_end()",
         (f"{TEST_CONSUMER}::test_it_is_at_the_end_only_when_a_replica_said_where_that_is",),
     ),

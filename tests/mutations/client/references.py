@@ -165,8 +165,8 @@ MUTATIONS = (
         "keep_a_whole_file_in_memory",
         "A file that is encoded is read part by part.",
         FILES,
-        "pre_buffer=False, buffer_size=BUFFER_BYTES",
-        "pre_buffer=True",
+        "pre_buffer=False,\n                buffer_size=BUFFER_BYTES,",
+        "pre_buffer=True,",
         (f"{TEST_PUBLISHING}::test_a_file_is_read_part_by_part",),
     ),
     Mutation(
@@ -457,8 +457,8 @@ MUTATIONS = (
         "end_the_stream_with_a_bad_reference",
         "A stream goes on after a rejected reference.",
         STREAM,
-        "            self._reject(header.sequence, error)\n            return\n",
-        "            self._reject(header.sequence, error)\n            raise\n",
+        "            self._reject(id_.sequence, error)\n            return False\n",
+        "            self._reject(id_.sequence, error)\n            raise\n",
         rejected("another etag"),
     ),
     Mutation(

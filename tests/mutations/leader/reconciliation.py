@@ -47,8 +47,8 @@ MUTATIONS = (
         "let_a_report_clear_a_failed_probe",
         "Only a successful probe clears a suspicion that a probe confirmed.",
         REGISTRY,
-        "        broker.last_report_at = now\n        broker.status",
-        "        broker.suspected = False\n        broker.last_report_at = now\n        broker.status",
+        "        broker.last_report_at = broker.status_at = now\n",
+        "        broker.suspected = False\n        broker.last_report_at = broker.status_at = now\n",
         (f"{TEST_REGISTRY}::test_a_pending_liveness_probe_is_not_cleared_by_reports",),
     ),
     Mutation(
