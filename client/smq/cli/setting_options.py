@@ -63,7 +63,7 @@ SETTING_OPTIONS = (
         "scaling.target.messagesPerSecond",
         "NUMBER",
         "50000",
-        "A segment splits above so many messages a second.",
+        "Messages a second above which a segment splits.",
         int,
     ),
     SettingOption(
@@ -71,7 +71,7 @@ SETTING_OPTIONS = (
         "scaling.target.bytesPerSecond",
         "SIZE",
         "32Mi",
-        "A segment splits above so many bytes a second.",
+        "Bytes a second above which a segment splits.",
     ),
     SettingOption("--split-after", "scaling.splitAfter", "DURATION", "5s", "How long above the target before a split."),
     SettingOption("--merge-after", "scaling.mergeAfter", "DURATION", "5m", "How long far below it before a merge."),

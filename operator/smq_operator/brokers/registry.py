@@ -268,7 +268,7 @@ class BrokerRegistry:
             self._unregistered_since[incarnation] += microseconds
 
     def forget(self, named: Collection[str], now: int, retention_us: int | None = None) -> list[str]:
-        """Drops incarnations that have been silent for so long, and that no layout and no journal names; returns them.
+        """Drops and returns incarnations that were silent for this time, and that no layout and no journal names.
 
         One that still runs registers again with its next report.
         """
@@ -339,7 +339,7 @@ class BrokerRegistry:
         return sorted((b.replica.broker, b.status.filer_problem, b.status.filer_failing_seconds) for b in failing)
 
     def stalled_segments(self, now: int, seconds: float) -> set[tuple[str, str, str]]:
-        """(incarnation, uid, segment) of primaries whose producers have waited for so long."""
+        """(incarnation, uid, segment) of primaries whose producers have waited for this time or longer."""
         return {
             (b.replica.incarnation, it.uid, it.segment)
             for b in self.alive(now)

@@ -23,7 +23,7 @@ WARM_UP_US = 5_000_000
 UNAVAILABLE_AFTER_US = 3_000_000
 BLOCKED_AFTER_US = 1_000_000
 STALLED_SECONDS = 10.0
-"""A primary that acks nothing for so long is not available for producers. Slow disks and failovers take less."""
+"""A primary that acks nothing for this time is not available for producers. Slow disks and failovers take less."""
 FILER_FAILS_AFTER_US = 5_000_000
 """A single failed write is repeated, and no outage."""
 FILER = "filer"

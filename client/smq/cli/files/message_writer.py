@@ -30,7 +30,7 @@ class MessageWriter:
         """The number of messages that were written."""
 
     def write_all(self, consumer: Consumer, max_messages: int | None, poll: Callable[[Consumer], Batch | None]) -> None:
-        """Writes until ``poll`` returns None, at most so many messages, and closes the sink.
+        """Writes until ``poll`` returns None or the most messages are written, and closes the sink.
 
         What was written is committed however it ends (Ctrl-C, messages that are gone), because the closed file has it.
         """

@@ -12,7 +12,7 @@ from smq.transport.topic_view import TopicView
 from smq_core.reading.segment_dag import ReadProgress
 from smq_proto.v1 import leader_pb2 as lpb
 
-# So long a found end counts. After that it is searched again, because other members' segments may have more.
+# A result counts for this time. Then the end is searched again, because other members' segments may have more.
 KNOWN_SECONDS = 1.0
 # Between two searches, each of which costs a few requests to filer, brokers and leader.
 PAUSE_SECONDS = 0.3
