@@ -86,6 +86,18 @@ def opened_stream(number: int = 0) -> DrivenStream:
     return found
 
 
+def wait_until_idle(producer: Producer, driven: DrivenStream, batches: int) -> None:
+    """Until this stream's queue has all batches, and its thread waits for what lets the next one go."""
+    sender: Any = producer._engine._senders[driven.segment.name]
+
+    def is_idle() -> bool:
+        with producer._engine.lock:
+            queued = len(sender.send_queue.queue) + len(sender.send_queue.in_flight)
+            return queued == batches and bool(sender._runner._wake._waiters)
+
+    eventually(is_idle)
+
+
 def expire(producer: Producer, now: float) -> None:
     """What the monitor does at that time."""
     with producer._engine.lock:
@@ -122,7 +134,9 @@ def sent(topic: Topic, driven: DrivenStream) -> list[bytes | None]:
 def test_a_large_value_waits_for_its_upload_and_keeps_its_place(producer: Producer, topic: Topic) -> None:
     deliveries = [producer.send(value, key=KEY) for value in (b"before", BIG, b"after")]
     driven = opened_stream()
-    eventually(lambda: driven.written == [0] and len(topic.gated.attempts) == 1)
+    wait_until_idle(producer, driven, 3)
+    assert driven.written == [0]
+    eventually(lambda: len(topic.gated.attempts) == 1)
     assert driven.batches[0].column("value").to_pylist() == [b"before"]
     topic.gated.gate.set()
     eventually(lambda: driven.written == [0, 1, 2])
@@ -181,8 +195,9 @@ def test_a_failed_upload_fails_its_delivery_and_no_other(producer: Producer, top
         eventually(lambda: producer._batcher._ready[1].large_value.error)
     producer._batcher._handover_lock.release()
     driven = opened_stream()
-    eventually(lambda: driven.written)
-    topic.gated.gate.set()
+    if queued:
+        wait_until_idle(producer, driven, 3)
+        topic.gated.gate.set()
     eventually(lambda: driven.written == [0, 1])
     assert sent(topic, driven) == [b"before", b"after"]
     with pytest.raises(StoreDenied, match="is not in the log: give the producer a key"):
@@ -275,14 +290,9 @@ def test_what_waits_behind_a_message_that_times_out_is_sent(producer: Producer, 
     producer.send(BIG, key=KEY)
     producer.send(b"after", key=KEY)
     driven = opened_stream()
-    sender: Any = producer._engine._senders[driven.segment.name]
-
-    def waits() -> bool:
-        with producer._engine.lock:
-            return len(sender.send_queue.queue) == 2 and bool(sender._runner._wake._waiters)
-
-    eventually(waits)
-    large, after = sender.send_queue.queue
+    wait_until_idle(producer, driven, 2)
+    queued: Any = producer._engine._senders[driven.segment.name].send_queue.queue
+    large, after = queued
     large.created_at = after.created_at - 10
     expire(producer, after.created_at + HANG_GUARD - 5)
     eventually(lambda: driven.written == [0])
