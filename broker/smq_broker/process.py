@@ -52,6 +52,7 @@ from smq_broker.streams.actions import Actions
 from smq_broker.streams.producer_claims import ProducerClaims
 from smq_broker.streams.server import BrokerServer
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
+from smq_core.model.addresses import join_address
 from smq_storage.catalog.root_format import ensure_root_format, root_id
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.conformance_probe import check_conformance
@@ -264,7 +265,7 @@ class Broker:
         from smq_broker.streams.relay_targets import RelayTargets
 
         filer = urlsplit(self.settings.filer_endpoint)
-        static_targets = [address, f"{filer.hostname}:{filer.port or 80}"] if filer.scheme == "http" else [address]
+        static_targets = [address, join_address(filer.hostname, filer.port or 80)] if filer.scheme == "http" else [address]
         relay = Relay(self.settings.relay, RelayTargets(session.leaders, static_targets), collectors, threads)
         relay.start()
         return relay.address

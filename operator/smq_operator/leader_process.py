@@ -25,7 +25,7 @@ from smq_operator.reconcile.fleet import FleetReconciler
 from smq_operator.runtime import clock
 from smq_operator.runtime.http_server import HttpServer
 from smq_operator.runtime.readiness import Readiness
-from smq_operator.runtime.settings import Settings, host_port
+from smq_operator.runtime.settings import Settings, advertised
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_operator.status.health import describe_outage
@@ -142,7 +142,7 @@ async def run_leader(
     for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
     server = GrpcServer(settings.listen)
-    address = settings.advertise or f"{host_port(settings.listen)[0]}:{server.port}"
+    address = advertised(settings, server.port)
     store, pool, stopping = settings.store.open(), ThreadPoolExecutor(STORE_THREADS, "store"), threading.Event()
     readiness, tasks, brokers = Readiness(not_ready_reason="starting"), TaskRunner(on_fatal=stop.set), BrokerClients()
     loop.set_exception_handler(tasks.on_callback_error)

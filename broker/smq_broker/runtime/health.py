@@ -12,9 +12,10 @@ import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from smq_broker.runtime.settings import split_address
 from smq_broker.runtime.threads import Task, ThreadSupervisor
+from smq_core.model.addresses import join_address, split_address
 from smq_core.model.http_hosts import is_cluster_host
+from smq_storage.process.listeners import create_listener
 
 MAX_REQUESTS = 32
 """At once. Each has a thread. Others are disconnected."""
@@ -67,17 +68,19 @@ class HealthServer:
             def log_message(self, format: str, *args: object) -> None:
                 return
 
-        self._server = _Server(split_address(listen), Handler, threads)
-        host = split_address(listen)[0]
-        self.address = f"{host}:{self._server.server_address[1]}"
+        host, port = split_address(listen)
+        self._server = _Server(create_listener(host, port), Handler, threads)
+        self.address = join_address(host, self._server.server_address[1])
         threads.start(Task("http", self._server.serve_forever, endless=True))
 
 
 class _Server(ThreadingHTTPServer):
     def __init__(
-        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], threads: ThreadSupervisor
+        self, listener: socket.socket, handler: type[BaseHTTPRequestHandler], threads: ThreadSupervisor
     ) -> None:
-        super().__init__(address, handler)
+        super().__init__(listener.getsockname(), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
         self._supervisor = threads
         self._capacity = threading.BoundedSemaphore(MAX_REQUESTS)
 

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, NoDecode, SettingsConfigDict, SettingsError
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.addresses import WILDCARDS, advertised_address, join_address, split_address
 from smq_core.model.entities import SECOND
 from smq_core.model.incarnation_ids import format_incarnation
 from smq_core.replica.log_entries import ProducerLimits
@@ -77,6 +78,13 @@ class BrokerSettings(BaseSettings):
             split_address(value)
         return value
 
+    @field_validator("advertise")
+    @classmethod
+    def _advertises(cls, value: str) -> str:
+        if value:
+            advertised_address(value, 0)
+        return value
+
     @field_validator("pod_uid")
     @classmethod
     def _pod(cls, value: str) -> str:
@@ -106,22 +114,11 @@ class BrokerSettings(BaseSettings):
     def advertised(self, port: int) -> str:
         """The address that others connect to, given the bound port."""
         host, _ = split_address(self.listen)
-        if host in ("", "0.0.0.0", "::"):
+        if host in WILDCARDS:
             host = socket.gethostname()
         if not self.advertise:
-            return f"{host}:{port}"
-        if ":" not in self.advertise:
-            return f"{self.advertise}:{port}"
-        advertised_host, advertised_port = split_address(self.advertise)
-        return f"{advertised_host}:{advertised_port or port}"
-
-
-def split_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port``. Raises ValueError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not host:port")
-    return host, int(port)
+            return join_address(host, port)
+        return advertised_address(self.advertise, port)
 
 
 def parse_settings(arguments: Sequence[str]) -> BrokerSettings:

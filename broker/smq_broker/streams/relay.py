@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from smq_broker.runtime.settings import split_address
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.streams.relay_targets import RelayTargets
 from smq_core.errors import InvalidRequest, SmqError
+from smq_core.model.addresses import join_address, split_address
+from smq_storage.process.listeners import create_listener
 
 REQUEST_TIMEOUT_SECONDS = 5.0
 CONNECT_TIMEOUT_SECONDS = 2.0
@@ -35,12 +36,12 @@ class Relay:
         self, listen: str, targets: RelayTargets, registry: CollectorRegistry, threads: ThreadSupervisor
     ) -> None:
         host, port = split_address(listen)
-        self._socket = socket.create_server((host, port))
+        self._socket = create_listener(host, port)
         self._targets = targets
         self._threads = threads
         self._open_connections = Gauge("smq_relay_connections", "Connections that are relayed now.", registry=registry)
         self._relayed_bytes = Counter("smq_relay_bytes", "Bytes that were relayed, both ways.", registry=registry)
-        self.address = f"{host}:{self._socket.getsockname()[1]}"
+        self.address = join_address(host, self._socket.getsockname()[1])
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
@@ -112,7 +113,7 @@ def parse_request(head: bytes) -> tuple[bool, str]:
             raise InvalidRequest(f"{address!r} is no URL: {error}") from None
         if url.scheme != "http" or not host:
             raise InvalidRequest("this port relays SeaweedMQ clients: configure them with via=host:port or smq --via")
-        address = f"{host}:{port}"
+        address = join_address(host, port)
     try:
         split_address(address)
     except ValueError as error:

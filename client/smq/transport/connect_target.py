@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from smq.transport.dialer import RELAY_LEADER_ADDRESS, Dialer
 from smq_core.errors import InvalidRequest
+from smq_core.model.addresses import split_address
 
 if TYPE_CHECKING:
     from smq_storage.object_store.presigned_urls import SigningKey
@@ -43,10 +44,15 @@ def resolve_target(
     configured = leader or os.environ.get("SMQ_LEADER", "") or (RELAY_LEADER_ADDRESS if dialer.via else "")
     addresses = [a.strip() for a in configured.split(",") if a.strip()]
     for address in [*addresses, *filter(None, [dialer.via])]:
-        host, _, port = address.rpartition(":")
-        if not host or "/" in host or not port.isdigit():
+        try:
+            host = split_address(address)[0]
+        except ValueError:
+            host = ""
+        if not host or "/" in host:
             whose = "relay" if address == dialer.via else "leader"
-            raise InvalidRequest(f"the {whose}'s address must be host:port, not {address!r}")
+            raise InvalidRequest(
+                f"the {whose}'s address must be host:port ([host]:port if host is an IPv6 address), not {address!r}"
+            )
     settings = None
     key = None
     if filer_access_key or filer_secret_key or filer_session_token:

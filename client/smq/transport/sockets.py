@@ -14,6 +14,8 @@ import socket
 import sys
 from pathlib import Path
 
+from smq_core.model.addresses import split_address
+
 SocketAddress = bytes
 """An address as the kernel stores it (``sockaddr``): the family, the port in network byte order, the host."""
 
@@ -31,12 +33,12 @@ _IPV4_MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 
 def peer_addresses(address: str) -> set[Peer]:
     """The peers that a connection to host:port may have. Empty if the host cannot be resolved."""
-    host, _, port = address.rpartition(":")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except OSError:
+        host, port = split_address(address)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):
         return set()
-    return {(_host(socket.inet_pton(family, str(end[0]))), int(port)) for family, _, _, _, end in found}
+    return {(_host(socket.inet_pton(family, str(end[0]))), port) for family, _, _, _, end in found}
 
 
 def connections_to(remote_peers: set[Peer]) -> dict[SocketAddress, int]:

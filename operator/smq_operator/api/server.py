@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.addresses import join_address
 from smq_operator.runtime.settings import host_port
 from smq_proto.v1 import leader_pb2, leader_pb2_grpc
 
@@ -38,7 +39,7 @@ class GrpcServer:
         self._server = grpc.aio.server(options=_OPTIONS)
         self._running = False
         try:
-            self.port = self._server.add_insecure_port(f"{host}:{port}")
+            self.port = self._server.add_insecure_port(join_address(host, port))
         except RuntimeError:
             self.port = 0
         if self.port == 0:

@@ -24,8 +24,8 @@ class KubeSettings(Settings):
 
     variables: ClassVar[frozenset[str]] = Settings.variables | {"pod", "home"}
 
-    listen: str = Field(f"0.0.0.0:{DEFAULT_PORT}", description=Settings.model_fields["listen"].description)
-    http: str = Field("0.0.0.0:8080", description="host:port of /healthz, /readyz and /metrics")
+    listen: str = Field(f"[::]:{DEFAULT_PORT}", description=Settings.model_fields["listen"].description)
+    http: str = Field("[::]:8080", description="host:port of /healthz, /readyz and /metrics")
     release: str = Field("smq", description="the Helm release that this operator belongs to")
     namespace: str = Field("", description="lead the Topics of this Namespace only; default: of all")
     node_grace_us: Duration = duration_field(

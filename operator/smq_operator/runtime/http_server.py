@@ -10,6 +10,7 @@ from aiohttp.typedefs import Handler
 from smq_core.errors import InvalidRequest
 from smq_core.model.http_hosts import is_cluster_host
 from smq_operator.runtime.settings import host_port
+from smq_storage.process.listeners import create_listener
 
 
 @web.middleware
@@ -50,7 +51,7 @@ class HttpServer:
         host, port = host_port(listen)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.SockSite(self._runner, create_listener(host, port)).start()
         except OSError as error:
             raise InvalidRequest(
                 f"cannot listen on {listen} for HTTP ({error.strerror}): choose another port with --http"

@@ -18,6 +18,7 @@ from pydantic_settings import (
 
 from smq_core.errors import InvalidRequest
 from smq_core.manifests.small_files import MAX_SMALL_FILE_BYTES
+from smq_core.model.addresses import ALL_ADDRESSES, advertised_address, join_address, split_address
 from smq_core.model.units import UNLIMITED, parse_duration, size_text
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.merge_settings import MergeSettings
@@ -60,7 +61,7 @@ class Settings(BaseSettings):
         f"127.0.0.1:{DEFAULT_PORT}", description="host:port of the control API; port 0 takes a free one"
     )
     http: str = Field("", description="host:port of the page for people, /healthz, /readyz and /metrics; default: none")
-    advertise: str = Field("", description="host:port for brokers and clients; default: where it listens")
+    advertise: str = Field("", description="host or host:port for brokers and clients; default: where it listens")
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")
@@ -111,6 +112,13 @@ class Settings(BaseSettings):
     def _address(cls, value: str) -> str:
         if value:
             split_address(value)
+        return value
+
+    @field_validator("advertise")
+    @classmethod
+    def _advertises(cls, value: str) -> str:
+        if value:
+            advertised_address(value, 0)
         return value
 
     @field_validator("filer_url")
@@ -200,17 +208,17 @@ def settings_from(settings: type[AnySettings], given: Mapping[str, Any]) -> AnyS
         raise invalid_settings(settings, error) from None
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port``. Raises ValueError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"an address is host:port, such as 127.0.0.1:{DEFAULT_PORT}, not {text!r}")
-    return host.strip("[]") or "0.0.0.0", int(port)
-
-
 def host_port(text: str) -> tuple[str, int]:
-    """Like :func:`split_address`, but raises InvalidRequest."""
+    """Host and port to listen at. Raises InvalidRequest."""
     try:
-        return split_address(text)
+        host, port = split_address(text)
     except ValueError as error:
         raise InvalidRequest(str(error)) from None
+    return host or ALL_ADDRESSES, port
+
+
+def advertised(settings: Settings, port: int) -> str:
+    """The address that brokers and clients connect to, given the bound port."""
+    if settings.advertise:
+        return advertised_address(settings.advertise, port)
+    return join_address(host_port(settings.listen)[0], port)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 
 from smq_core.errors import Unavailable
+from smq_storage.process.listeners import address_family
 
 
 def free_ports(count: int, host: str = "127.0.0.1", without: Sequence[int] = ()) -> list[int]:
@@ -21,7 +22,7 @@ def free_ports(count: int, host: str = "127.0.0.1", without: Sequence[int] = ())
     for port in random.SystemRandom().sample(range(10_000, 32_000), 1000):
         if port in without:
             continue
-        with socket.socket() as probe, contextlib.suppress(OSError):
+        with socket.socket(address_family(host)) as probe, contextlib.suppress(OSError):
             probe.bind((host, port))
             ports.append(port)
         if len(ports) == count:
@@ -32,7 +33,7 @@ def free_ports(count: int, host: str = "127.0.0.1", without: Sequence[int] = ())
 def are_free(ports: Sequence[int], host: str = "127.0.0.1") -> bool:
     """Whether nobody listens on any of these ports. Connections that were closed just now do not count."""
     for port in ports:
-        with socket.socket() as probe:
+        with socket.socket(address_family(host)) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))

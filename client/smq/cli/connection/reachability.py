@@ -7,10 +7,10 @@ import socket
 import time
 
 from smq_core.errors import InvalidRequest, Unavailable
+from smq_core.model.addresses import split_address
 
 CONNECT_TIMEOUT_SECONDS = 3.0
 """For the first connection, over all addresses together."""
-LAST_PORT = 65535
 RELAY_ANSWERS = (200, 403, 502)
 """What a relay answers to CONNECT: connected, no target of this cluster, or the target cannot be reached."""
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
@@ -47,12 +47,14 @@ def _connect(addresses: str, who: str, timeout: float, advice: str, question: st
     causes: list[str] = []
     deadline = time.monotonic() + min(CONNECT_TIMEOUT_SECONDS, timeout)
     for address in addresses.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if port.isdecimal() and not 0 < int(port) <= LAST_PORT:
-            causes.append(f"there is no port {port}")
-            continue
         try:
-            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            host, port = split_address(address.strip())
+            if port == 0:
+                raise ValueError("there is no port 0")
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except ValueError as error:
+            causes.append(str(error))
+            continue
         except OSError as error:
             causes.append(error.strerror or str(error))
             continue

@@ -29,7 +29,9 @@ from smq.cli.dev.processes import (
 )
 from smq.cli.dev.status import PROCESS_FILE, RECORD, DevPorts, DevRecord, forget_failure, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_core.model.addresses import join_address, split_address
 from smq_storage.process.extras import install_command
+from smq_storage.process.listeners import address_family
 from smq_storage.process.ports import are_free, free_ports
 from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
 from smq_storage.process.shutdown import Shutdown
@@ -417,18 +419,21 @@ def _free_address(listen: str, option: str, former: str = "") -> str:
 
     Raises InvalidRequest if the address is invalid or in use.
     """
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit():
-        raise InvalidRequest(f"an address must be host:port, such as 127.0.0.1:7070, not {listen!r}")
-    if int(port) == 0:
-        former_host, _, former_port = former.rpartition(":")
-        is_free = former_host == host and former_port.isdigit() and are_free([int(former_port)], host)
-        port = former_port if is_free else str(free_ports(1, host)[0])
     try:
-        with socket.socket() as probe:
+        host, port = split_address(listen)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    if not host:
+        raise InvalidRequest(f"an address must be host:port, such as 127.0.0.1:7070, not {listen!r}")
+    if port == 0:
+        former_host, former_port = split_address(former) if former else ("", 0)
+        is_free = former_host == host and are_free([former_port], host)
+        port = former_port if is_free else free_ports(1, host)[0]
+    try:
+        with socket.socket(address_family(host)) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, int(port)))
-            return f"{host}:{probe.getsockname()[1]}"
+            probe.bind((host, port))
+            return join_address(host, port)
     except (OSError, OverflowError) as error:
         detail = error.strerror if isinstance(error, OSError) else "there is no such port"
         raise InvalidRequest(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import grpc
 
+from smq_core.model.addresses import join_address
 from smq_operator.kube.client.kinds import Resource
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.settings import COMPONENT_LABEL
@@ -35,7 +36,7 @@ def _addresses(cache: ResourceCache, pod: str) -> Iterator[str]:
         host = (peer.get("status") or {}).get("podIP")
         is_operator = (peer["metadata"].get("labels") or {}).get(COMPONENT_LABEL) == "operator"
         if is_operator and name != pod and host:
-            yield from (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for port in _ports(peer))
+            yield from (join_address(host, port) for port in _ports(peer))
 
 
 def _ports(pod: Resource) -> Iterator[int]:

@@ -43,6 +43,7 @@ def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureF
         (["--memory", "much"], FILER, "--memory: .*32Mi"),
         (["--memory", "1Mi"], FILER, "--memory"),
         (["--listen", "7070"], FILER, "--listen: .*host:port"),
+        (["--advertise", "http://x"], FILER, "--advertise: .*host:port"),
         (["--log-level", "loud"], FILER, "--log-level"),
         ([], FILER | {"SMQ_GRACE": "soon", "SMQ_LISTEN": "7070"}, r"--listen: .*\n--grace: .*number"),
     ],
@@ -59,6 +60,8 @@ def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], env: dict[str
         ("127.0.0.1:0", "broker-1.smq", "broker-1.smq:4711"),
         ("0.0.0.0:7071", "10.0.0.7:7071", "10.0.0.7:7071"),
         ("0.0.0.0:7071", "10.0.0.7:0", "10.0.0.7:4711"),
+        ("[::1]:0", "", "[::1]:4711"),
+        ("[::]:7071", "fd00::7", "[fd00::7]:4711"),
     ],
 )
 def test_the_advertised_address_has_the_port_that_was_bound(listen: str, advertise: str, expected: str):

@@ -43,7 +43,7 @@ def test_defaults() -> None:
     assert settings.store == StoreSettings("s3://smq/x") and settings.cleanup == CleanupSettings()
     assert settings.merge == MergeSettings()
     in_pod = kube()
-    assert (in_pod.listen, in_pod.http, in_pod.release) == ("0.0.0.0:7070", "0.0.0.0:8080", "smq")
+    assert (in_pod.listen, in_pod.http, in_pod.release) == ("[::]:7070", "[::]:8080", "smq")
     assert (in_pod.home, in_pod.pod, in_pod.namespace) == ("queue", "smq-operator-1", "")
     assert in_pod.node_grace_us == 60 * SECOND
 
@@ -115,6 +115,7 @@ def test_outside_of_a_pod_the_release_is_in_the_namespace_of_the_flag() -> None:
     [
         (["local"], {}, "--filer-url: required(.|\n)*--dir: required"),
         (["local", "--dir=x", "--listen=70"], FILER, "--listen: an address is host:port"),
+        (["local", "--dir=x", "--advertise=http://x"], FILER, "--advertise: an address is host:port"),
         (["local", "--dir=x", "--brokers=-1"], FILER, "--brokers: .* 0, not '-1'"),
         (["local", "--dir=x", "--brokers=two"], FILER, "--brokers: .*integer"),
         (["local", "--dir=x", "--max-brokers=2"], FILER, "--max-brokers: 2 is below --brokers 3: raise it"),
