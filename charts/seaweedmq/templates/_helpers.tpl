@@ -137,10 +137,13 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 
 {{- define "smq.filerCaSource" -}}
 {{- with .Values.filer.ca }}
-{{- if .secretName }}
-secret: {secretName: {{ .secretName | quote }}}
+{{- $items := printf "items: [{key: %s, path: ca.crt}]" (quote .key) }}
+{{- if and .secretName .configMapName }}
+{{- fail "filer.ca: set secretName or configMapName, not both" }}
+{{- else if .secretName }}
+secret: {secretName: {{ .secretName | quote }}, {{ $items }}}
 {{- else if .configMapName }}
-configMap: {name: {{ .configMapName | quote }}}
+configMap: {name: {{ .configMapName | quote }}, {{ $items }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -175,6 +178,9 @@ configMap: {name: {{ .configMapName | quote }}}
 
 {{/* What a client of the queue needs, too: it learns the rest from the leader. */}}
 {{- define "smq.filerAccess" }}
+{{- if include "smq.filerCaSource" . }}
+- {name: SSL_CERT_FILE, value: /etc/smq/filer-ca/ca.crt}
+{{- end }}
 {{- with .Values.filer.secretName }}
 {{- range $key := list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
 {{- $optional := ternary ", optional: true" "" (eq $key "AWS_SESSION_TOKEN") }}

@@ -98,6 +98,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "external": {"enabled": True},
         "seaweedfs": {"enabled": True},
     },
+    "private authority": {"filer": FILER | {"ca": {"secretName": "1e3", "key": "root.pem"}}},
     "common labels": {"commonLabels": {"team": "data"}},
     "numbers": {
         "brokers": {"resources": {"requests": {"memory": 1e9}, "limits": {"memory": 1e9, "cpu": 2}}, "min": 1},

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import helm_python as helm
+import pytest
+
 from smq_broker.runtime.settings import parse_settings
-from support.kube.chart import VALUES, of_kind, render, workloads
+from support.kube.chart import FILER, VALUES, of_kind, render, workloads
 
 METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -49,6 +52,37 @@ def test_a_trials_bucket_is_that_of_the_filers_address_and_its_disk_may_be_none(
     assert bucket_of({"spec": pod}) == "other" and pod["nodeSelector"] == {"disk": "ssd"}
     assert {"name": "data", "emptyDir": {}} in pod["volumes"]
     assert "volumeClaimTemplates" not in of_kind(resources, "StatefulSet")["smq-seaweedfs"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("ca", "source"),
+    [
+        ({"secretName": "ca"}, {"secret": {"secretName": "ca", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}),
+        (
+            {"configMapName": "1e3", "key": "root.pem"},
+            {"configMap": {"name": "1e3", "items": [{"key": "root.pem", "path": "ca.crt"}]}},
+        ),
+    ],
+    ids=["secret", "config map"],
+)
+def test_all_that_connect_to_the_filer_trust_its_authority(ca: dict[str, str], source: dict[str, Any]) -> None:
+    parts = {"compaction": {"enabled": True, "topics": ["t"]}, "seaweedfs": {"enabled": True}}
+    pods = workloads(render({"filer": FILER | {"ca": ca}} | parts))
+    assert {"smq-operator", "smq-broker", "smq-compaction", "smq-test"} <= pods.keys()
+    for name, pod in pods.items():
+        (container,) = pod["spec"]["containers"]
+        file = next((v["value"] for v in container["env"] if v["name"] == "SSL_CERT_FILE"), None)
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        if name == "smq-seaweedfs":
+            assert file is None and "filer-ca" not in mounts
+        else:
+            assert file == f"{mounts['filer-ca']}/ca.crt"
+            assert {"name": "filer-ca"} | source in pod["spec"]["volumes"]
+
+
+def test_a_private_authority_has_one_source() -> None:
+    with pytest.raises(helm.HelmError, match="set secretName or configMapName, not both"):
+        render({"filer": FILER | {"ca": {"secretName": "a", "configMapName": "b"}}})
 
 
 def test_no_store_no_compaction_and_nothing_for_prometheus_by_default() -> None:
