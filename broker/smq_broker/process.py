@@ -265,7 +265,9 @@ class Broker:
         from smq_broker.streams.relay_targets import RelayTargets
 
         filer = urlsplit(self.settings.filer_endpoint)
-        static_targets = [address, join_address(filer.hostname, filer.port or 80)] if filer.scheme == "http" else [address]
+        static_targets = [address]
+        if filer.scheme == "http":
+            static_targets.append(join_address(filer.hostname or "", filer.port or 80))
         relay = Relay(self.settings.relay, RelayTargets(session.leaders, static_targets), collectors, threads)
         relay.start()
         return relay.address

@@ -9,7 +9,6 @@ broker with any address: who reaches the leader and the relay must be restricted
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import suppress
 from urllib.parse import urlsplit
 

@@ -13,13 +13,14 @@ import helm_python as helm
 import pytest
 import yaml
 
-from smq_broker.runtime.settings import parse_settings
+from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_core.model.entities import SECOND
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.kube.broker_pools import policy_of
 from smq_operator.kube.settings import KubeSettings
 from smq_operator.main import parse_settings as parse_operator_settings
 from smq_operator.runtime.merge_settings import MergeSettings
+from smq_operator.runtime.settings import advertised
 from support.kube.chart import CHART, FILER, INVALID_VALUES, VALUES, given, of_kind, render, workloads
 
 CRDS = Path(__file__).parents[3] / "crds"
@@ -120,17 +121,29 @@ def test_selectors_find_the_pods_they_are_for_and_no_others(values: dict[str, An
         assert found == (brokers if "broker" in name else {"smq-operator"})
 
 
-def test_a_brokers_environment_is_one_that_a_broker_understands() -> None:
-    deployment = of_kind(render(VALUES["amazon"]), "Deployment")["smq-broker"]
-    pod = deployment["spec"]["template"]["spec"]
+def broker_pod(values: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = of_kind(render(values), "Deployment")["smq-broker"]["spec"]["template"]["spec"]
+    return spec
+
+
+def broker_environment(values: dict[str, Any], pod_ip: str = "10.1.2.3") -> dict[str, str]:
     environment = {}
-    for entry in pod["containers"][0]["env"]:
+    for entry in broker_pod(values)["containers"][0]["env"]:
         source = entry.get("valueFrom", {})
-        known = {"fieldRef": "10.1.2.3", "resourceFieldRef": str(2**30), "secretKeyRef": "secret"}
+        known = {"fieldRef": pod_ip, "resourceFieldRef": str(2**30), "secretKeyRef": "secret"}
         environment[entry["name"]] = entry.get("value") or known[next(iter(source))]
-    environment["SMQ_POD_UID"] = str(uuid.uuid4())
-    with mock.patch.dict(os.environ, environment):
-        settings = parse_settings([])
+    return environment | {"SMQ_POD_UID": str(uuid.uuid4())}
+
+
+def broker_settings(values: dict[str, Any], pod_ip: str = "10.1.2.3") -> BrokerSettings:
+    """What a broker reads from the variables of its container."""
+    with mock.patch.dict(os.environ, broker_environment(values, pod_ip)):
+        return parse_settings([])
+
+
+def test_a_brokers_environment_is_one_that_a_broker_understands() -> None:
+    settings, pod = broker_settings(VALUES["amazon"]), broker_pod(VALUES["amazon"])
+    environment = broker_environment(VALUES["amazon"])
     assert settings.leader == ("smq.default.svc:7070",)
     assert settings.advertised(7071) == "10.1.2.3:7071"
     assert settings.filer_url == "s3://smq/prod"
@@ -237,10 +250,10 @@ def test_what_a_broker_carries_is_what_the_operator_reads() -> None:
     )
 
 
-def operator_settings(values: dict[str, Any]) -> KubeSettings:
+def operator_settings(values: dict[str, Any], pod_ip: str = "10.1.2.3") -> KubeSettings:
     """What the operator reads from the arguments and variables of its container."""
     pod = of_kind(render(values), "Deployment")["smq-operator"]["spec"]["template"]["spec"]
-    arguments = [argument.replace("$(POD_IP)", "10.1.2.3") for argument in pod["containers"][0]["args"]]
+    arguments = [argument.replace("$(POD_IP)", pod_ip) for argument in pod["containers"][0]["args"]]
     environment = {entry["name"]: entry.get("value", "from-the-pod") for entry in pod["containers"][0]["env"]}
     with mock.patch.dict(os.environ, environment):
         settings = parse_operator_settings(arguments)
@@ -250,9 +263,19 @@ def operator_settings(values: dict[str, Any]) -> KubeSettings:
 
 def test_the_operator_understands_its_arguments() -> None:
     settings = operator_settings(VALUES["one operator"])
-    assert (settings.release, settings.advertise, settings.store.url) == ("smq", "10.1.2.3:7070", FILER["url"])
+    assert (settings.release, settings.store.url) == ("smq", FILER["url"])
     assert settings.home == settings.pod == "from-the-pod"
     assert settings.cleanup.deleted_topics_grace_us == 3600 * SECOND
+
+
+@pytest.mark.parametrize(("pod_ip", "host"), [("10.1.2.3", "10.1.2.3"), ("fd00::a:3", "[fd00::a:3]")])
+def test_pods_listen_over_both_families_and_advertise_the_address_of_their_pod(pod_ip: str, host: str) -> None:
+    operator = operator_settings({}, pod_ip)
+    assert (operator.listen, operator.http) == ("[::]:7070", "[::]:8080")
+    assert advertised(operator, 7070) == f"{host}:7070"
+    broker = broker_settings({"external": {"enabled": True}}, pod_ip)
+    assert (broker.listen, broker.http, broker.relay) == ("[::]:7071", "[::]:8080", "[::]:7072")
+    assert broker.advertised(7071) == f"{host}:7071"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_an_address_is_split_and_joined(text: str, host: str, port: int) -> None
     assert join_address(host, port) == text
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:-1", "[::1]", "[::1:1", "a b:1"])
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:-1", "[::1]", "[x]:1", "[::1:1", "a b:1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="an address is host:port"):
         split_address(text)
