@@ -257,6 +257,14 @@ MUTATIONS = (
         (f"{TEST_CSV}::test_only_the_empty_field_without_quotes_is_null",),
     ),
     Mutation(
+        "take_an_empty_line_for_the_header_of_csv",
+        "The header of CSV is the first line that is not empty.",
+        "client/smq/cli/files/csv_rows.py",
+        "names = next(filter(None, records), [])",
+        "names = next(records, [])",
+        (f"{TEST_CSV}::test_empty_lines_before_the_header_are_no_header",),
+    ),
+    Mutation(
         "take_hexadecimal_numbers",
         "A cell of CSV is a number in decimal digits.",
         "client/smq/cli/files/csv_rows.py",
@@ -297,6 +305,14 @@ MUTATIONS = (
         (
             "tests/unit/cli/test_table_publisher.py::test_an_interrupt_says_what_is_durable_and_does_not_wait_for_the_rest",
         ),
+    ),
+    Mutation(
+        "forget_the_rows_that_a_resume_left_out",
+        "A second resume continues after the rows of all runs before it.",
+        "client/smq/cli/files/table_publisher.py",
+        "done = self._rows.skip + self.written",
+        "done = self.written",
+        ("tests/unit/cli/test_table_publisher.py::test_a_second_resume_continues_after_the_rows_of_both",),
     ),
     Mutation(
         "show_key_and_value_of_a_schema_as_a_plain_message",

@@ -65,6 +65,33 @@ def test_an_error_says_what_is_published_and_how_to_continue(
     assert notes == ["2 messages before the error were published. To continue with the others, add --skip 2"]
 
 
+def test_a_second_resume_continues_after_the_rows_of_both(
+    open_producer: Callable[..., Producer], notes: list[str]
+) -> None:
+    producer = open_producer(0.0)
+
+    def tables() -> object:
+        yield pa.table({"value": [b"a", b"b"]})
+        yield pa.table({"value": [b"c", b"d"]})
+        engine(producer).answer(engine(producer).submitted[0])
+        yield pa.table({"value": [b"e"], "valve": [b"f"]})
+
+    with pytest.raises(SchemaMismatch, match="no column valve"):
+        TablePublisher(producer, InputRows([], None, skip=2), None).publish(tables())  # type: ignore[arg-type]
+
+    assert notes == ["2 messages before the error were published. To continue with the others, add --skip 4"]
+
+
+def test_a_resume_that_publishes_nothing_continues_at_the_same_row(
+    open_producer: Callable[..., Producer], notes: list[str]
+) -> None:
+    rows = InputRows([], None, skip=2)
+    with pytest.raises(SchemaMismatch, match="no column valve"):
+        TablePublisher(open_producer(0.0), rows, None).publish([pa.table({"value": [b"c"], "valve": [b"d"]})])
+
+    assert notes == ["0 messages before the error were published. To continue with the others, add --skip 2"]
+
+
 @pytest.mark.parametrize(("skip", "left"), [(0, [b"a", b"b", b"c"]), (1, [b"b", b"c"]), (2, [b"c"]), (9, [])])
 def test_rows_at_the_start_are_left_out_on_request(skip: int, left: list[bytes]) -> None:
     rows = InputRows([], None, skip=skip)

@@ -63,21 +63,26 @@ def read_csv(source: IO[bytes], columns: Sequence[Column], key: str | None, dial
     for block in record_blocks(source, dialect.delimiter.encode()):
         if reader is None:
             names, block = _header(block, dialect)
+            if not names:
+                continue
             reader = _Reader(names, columns, key, dialect)
         if block:
             yield reader.read(block)
 
 
 def _header(block: bytes, dialect: CsvDialect) -> tuple[list[str], bytes]:
-    """The names of the columns, and the block without them."""
+    """The names of the columns, and what of the block follows them. No names if all lines are empty."""
     if block.startswith(_UTF16_MARKS):
         raise InvalidRequest("the CSV is UTF-16, and only UTF-8 is read: convert it, for example by iconv -f UTF-16")
     block = block.removeprefix(_UTF8_MARK)
     lines = io.BytesIO(block)
     try:
-        names = next(csv.reader((line.decode() for line in lines), delimiter=dialect.delimiter, strict=True), [])
+        records = csv.reader((line.decode() for line in lines), delimiter=dialect.delimiter, strict=True)
+        names = next(filter(None, records), [])
     except csv.Error as error:
         raise InvalidRequest(f"the first line is no header of CSV: {error}") from None
+    if names and not any(name.strip() for name in names):
+        raise InvalidRequest("the header has no names: the first line that is not empty must name the columns")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SchemaMismatch(f"the header has the column {', '.join(map(repr, twice))} more than once")

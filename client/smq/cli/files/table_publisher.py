@@ -33,14 +33,14 @@ class InputRows:
         self._columns = columns
         self._key = key
         self._ignore_unknown = ignore_unknown
-        self._skip = skip
+        self.skip = skip
         self._rows = 0
 
     def of(self, table: pa.Table) -> pa.Table:
         """The rows of the next table. Raises SchemaMismatch, InvalidRequest."""
         if not self._ignore_unknown:
             require_known_columns(table.column_names, self._columns, self._key)
-        first, skipped = self._rows, min(max(0, self._skip - self._rows), table.num_rows)
+        first, skipped = self._rows, min(max(0, self.skip - self._rows), table.num_rows)
         self._rows += table.num_rows
         rest = table.slice(skipped)
         if self._columns:
@@ -53,7 +53,7 @@ class TablePublisher:
 
     def __init__(self, producer: Producer, rows: InputRows, key: str | None) -> None:
         self.written = 0
-        """How many of the first rows are durable."""
+        """How many of the first rows that are not left out are durable."""
         self._sent = 0
         self._producer = producer
         self._rows = rows
@@ -94,7 +94,8 @@ class TablePublisher:
         text = f"{formatting.plural(self.written, 'message')} {when} {verb} published"
         if unknown := self._sent - self.written:
             text += f"; of the next {unknown:,} some may be, too"
-        print_note(f"{text}. To continue with the others, add --skip {self.written}" if self.written else text)
+        done = self._rows.skip + self.written
+        print_note(f"{text}. To continue with the others, add --skip {done}" if done else text)
 
     def _write(self, rows: pa.Table) -> None:
         for part in split_large_values(rows):

@@ -141,6 +141,27 @@ def test_files_of_spreadsheets_are_read() -> None:
             CsvDialect(delimiter=wrong)
 
 
+@pytest.mark.parametrize("empty", [b"\n", b"\r\n\n", b"\xef\xbb\xbf\n"])
+def test_empty_lines_before_the_header_are_no_header(empty: bytes) -> None:
+    assert read(empty + b"a,b\n1,2\n") == [{"a": "1", "b": "2"}]
+    assert read(empty + b"value\n\nx\n") == [{"value": None}, {"value": b"x"}]
+    assert read(empty) == []
+
+
+def test_the_header_is_found_in_a_later_part_of_a_pipe() -> None:
+    parts = io.BytesIO(b"\nvalue\nx\n")
+    parts.read1 = lambda size=-1, /: parts.readline()  # type: ignore[method-assign]
+
+    (table,) = read_csv(parts, (), None, DEFAULT_DIALECT)
+    assert table.to_pylist() == [{"value": b"x"}]
+
+
+@pytest.mark.parametrize("header", [b'""', b",,", b" , ", b"  "])
+def test_a_header_without_names_is_refused(header: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="the header has no names"):
+        read(header + b"\n1,2\n")
+
+
 def test_columns_of_messages_are_read() -> None:
     (row,) = read(b'_offset,timestamp,value,headers\n7,2024-05-01T12:00:00Z,v,"{""a"": ""b""}"\n')
 
