@@ -157,7 +157,7 @@ class Consumer:
         else:
             begin = start if isinstance(start, str) else self._group_start(start)
             self._membership = GroupMembership(
-                leader, view.name, group, begin, self._on_assignment, lambda: self._ended.ends
+                leader, view.name, group, begin, self._on_assignment, self._awaited_commits
             )
         view.add_listener(self._on_layout_changed)
         self._monitor.start()
@@ -339,10 +339,9 @@ class Consumer:
             )
             if self._group_end is None or not at_end:
                 return at_end
-            if not self._group_end.is_known(self._own_positions()):
-                self._searching_end.due = True
-                return False
-            return True
+            # Each call asks for a search, so that the next one has a newer result although this one is used up.
+            self._searching_end.due = True
+            return self._group_end.is_known(self._own_positions())
 
     def close(self) -> None:
         """Ends all reading and leaves the group. With ``auto_commit`` it commits the finished batches before.
@@ -566,6 +565,11 @@ class Consumer:
             if self._events.pending:
                 self._changed.notify_all()
             return keeps_revoked
+
+    def _awaited_commits(self) -> Mapping[str, int]:
+        """Called by the threads that send heartbeats."""
+        with self._changed:
+            return self._ended.ends
 
     # ---- called by the monitor
 

@@ -145,7 +145,9 @@ class TopicsConsumer:
 
     def at_end(self) -> bool:
         """Whether everything that the replicas last reported as durable has been returned. There may be more since."""
-        return all(consumer.at_end() for consumer in self._consumers.values())
+        # Each is asked first, because a call also starts the search for the next one.
+        ends = [consumer.at_end() for consumer in self._consumers.values()]
+        return all(ends)
 
     @property
     def closed(self) -> bool:

@@ -23,6 +23,8 @@ MEMBER_POSITIONS = "client/smq/consuming/groups/member_positions.py"
 OPEN_FETCHERS = "client/smq/consuming/fetching/open_fetchers.py"
 TEST_CONSUMER = "tests/unit/client/consuming/test_consumer.py"
 TEST_CONSUMER_GROUPS = "tests/unit/client/consuming/test_consumer_groups.py"
+GROUP_END = "client/smq/consuming/groups/group_end.py"
+TEST_GROUP_END = "tests/unit/client/consuming/test_group_end.py"
 
 MUTATIONS = (
     # ---- lag
@@ -203,6 +205,46 @@ MUTATIONS = (
         "            if self._group_end is None or not at_end:\n",
         "            if True:\n",
         (f"{TEST_CONSUMER_GROUPS}::test_a_group_is_at_its_end_when_every_segment_is_read",),
+    ),
+    Mutation(
+        "forget_the_end_while_the_program_polls",
+        "A result of the search for the end counts once, however old it is.",
+        GROUP_END,
+        "counts = not found.is_used or time",
+        "counts = time",
+        (f"{TEST_GROUP_END}::test_a_result_counts_once_however_old_it_is",),
+    ),
+    Mutation(
+        "search_the_end_only_if_it_is_not_known",
+        "Each call of at_end starts the search whose result the next call gets.",
+        CONSUMER,
+        "            self._searching_end.due = True\n",
+        "            self._searching_end.due = self._searching_end.due or not self._group_end._found\n",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_program_that_polls_for_long_sees_the_end",),
+    ),
+    Mutation(
+        "take_the_end_of_files_for_that_of_a_segment",
+        "A living segment that no broker reports may have messages that are in no file.",
+        GROUP_END,
+        "node.end is None and name in state.flushed and",
+        "node.end is None and",
+        (f"{TEST_GROUP_END}::test_a_living_segment_that_no_broker_reports_may_have_more",),
+    ),
+    Mutation(
+        "search_the_end_of_one_topic_after_the_other",
+        "The ends of all topics are searched at the same time, so that they are known at the same time.",
+        "client/smq/topics_consumer.py",
+        "        ends = [consumer.at_end() for consumer in self._consumers.values()]\n",
+        "        ends = (consumer.at_end() for consumer in self._consumers.values())\n",
+        (f"{TEST_GROUP_END}::test_the_end_of_every_topic_is_searched_at_once",),
+    ),
+    Mutation(
+        "read_awaited_commits_without_the_lock",
+        "A heartbeat reads which commits are awaited while no other thread changes them.",
+        CONSUMER,
+        "        with self._changed:\n            return self._ended.ends\n",
+        "        return self._ended.ends\n",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_heartbeat_reads_awaited_commits_with_the_lock",),
     ),
     # ---- positions
     Mutation(

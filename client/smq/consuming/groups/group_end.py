@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from smq.reading.topic_location import TopicLocation
 from smq.reading.topic_state import StateLoader, TopicState
@@ -12,10 +13,20 @@ from smq.transport.topic_view import TopicView
 from smq_core.reading.segment_dag import ReadProgress
 from smq_proto.v1 import leader_pb2 as lpb
 
-# A result counts for this time. Then the end is searched again, because other members' segments may have more.
+# A result counts again for this time, for programs that look twice. Other members' segments may have more soon.
 KNOWN_SECONDS = 1.0
 # Between two searches, each of which costs a few requests to filer, brokers and leader.
 PAUSE_SECONDS = 0.3
+
+
+@dataclass(slots=True)
+class FoundEnd:
+    """What a search found, with this member at those positions. ``at``: when, in monotonic seconds."""
+
+    own: Mapping[str, int]
+    is_end: bool
+    at: float
+    is_used: bool = False
 
 
 class GroupEnd:
@@ -25,21 +36,27 @@ class GroupEnd:
         self._view = view
         self._leader = leader
         self._group = group
-        self._found: tuple[Mapping[str, int], bool, float] | None = None
-        """The positions of this member, whether that is the end, and when it was searched."""
+        self._found: FoundEnd | None = None
 
     def is_known(self, own: Mapping[str, int]) -> bool:
-        """Whether the last search found the end, with this member at these positions."""
+        """Whether the last search found the end, with this member at these positions.
+
+        A result counts once, however old it is, because the program may poll for longer than a search takes.
+        """
         found = self._found
-        return found is not None and found[1] and found[0] == own and time.monotonic() - found[2] < KNOWN_SECONDS
+        if found is None:
+            return False
+        counts = not found.is_used or time.monotonic() - found.at < KNOWN_SECONDS
+        found.is_used = True
+        return counts and found.is_end and found.own == own
 
     @property
     def may_search(self) -> bool:
         """False for a moment after a search."""
-        return self._found is None or time.monotonic() - self._found[2] >= PAUSE_SECONDS
+        return self._found is None or time.monotonic() - self._found.at >= PAUSE_SECONDS
 
     def searched(self, own: Mapping[str, int], is_end: bool) -> None:
-        self._found = dict(own), is_end, time.monotonic()
+        self._found = FoundEnd(dict(own), is_end, time.monotonic())
 
     def search(self, own: Mapping[str, int]) -> None:
         """Asks whether the group has read everything, if this member has returned ``own``, ``{segment: next offset}``.
@@ -59,7 +76,10 @@ class GroupEnd:
 
 
 def has_read_all(state: TopicState, committed: Mapping[str, int], own: Mapping[str, int]) -> bool:
-    """Whether nothing of the topic is left for a group with these committed positions, and those of this member."""
+    """Whether nothing of the topic is left for a group with these committed positions, and those of this member.
+
+    While no broker reports how far a living segment reaches, it may have messages that are in no file yet.
+    """
     nodes = state.nodes()
     progress = ReadProgress()
     progress.update(nodes)
@@ -68,6 +88,7 @@ def has_read_all(state: TopicState, committed: Mapping[str, int], own: Mapping[s
             if segment in nodes:
                 progress.advance(segment, offset)
     return all(
-        progress.is_read(name) or (node.end is None and progress.positions.get(name, 0) >= state.ends[name])
+        progress.is_read(name)
+        or (node.end is None and name in state.flushed and progress.positions.get(name, 0) >= state.ends[name])
         for name, node in nodes.items()
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -507,25 +508,50 @@ def test_a_position_beyond_what_was_returned_is_refused(bench: Bench) -> None:
 
 def test_a_group_is_at_its_end_when_every_segment_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = bench.open("g")
-    found = [False, True]
     searched: list[Mapping[str, int]] = []
 
     def search(it: GroupEnd, own: Mapping[str, int]) -> None:
         searched.append(own)
-        it.searched(own, found.pop(0))
+        it.searched(own, len(searched) > 1)
 
     monkeypatch.setattr(GroupEnd, "search", search)
     monkeypatch.setattr(group_end, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(group_end, "KNOWN_SECONDS", 3600.0)
     assert not consumer.at_end() and searched == [], "the watermark is not known"
     bench.fetchers[0].watermark_known = True
     assert not consumer.at_end()
     eventually(lambda: len(searched) == 1)
     eventually(consumer.at_end)
-    assert len(searched) == 2
-    bench.fetchers[0].rows(0, 3)
-    assert offsets(consumer) == (0, 3)
-    assert not consumer.at_end(), "it is asked again after every batch"
+    assert len(searched) >= 2
+
+
+def test_a_program_that_polls_for_long_sees_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].watermark_known = True
+    searched: list[Mapping[str, int]] = []
+
+    def search(it: GroupEnd, own: Mapping[str, int]) -> None:
+        it.searched(own, True)
+        searched.append(own)
+
+    monkeypatch.setattr(GroupEnd, "search", search)
+    monkeypatch.setattr(group_end, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(group_end, "KNOWN_SECONDS", 0.0)  # every poll takes longer than a result is new
+    assert not consumer.at_end()
+    for count in (1, 2):
+        eventually(lambda: len(searched) >= count)  # noqa: B023
+        assert consumer.at_end(), "each call has started the search for the next one"
+
+
+def test_a_heartbeat_reads_awaited_commits_with_the_lock(bench: Bench) -> None:
+    consumer = bench.open("g")
+    assert consumer._membership is not None
+    awaited = consumer._membership._awaited_commits
+    with consumer._changed:
+        waiting = threading.Thread(target=awaited)
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive(), "it reads what other threads change only with the lock"
+    waiting.join()
 
 
 def test_close_commits_nothing_by_itself(bench: Bench) -> None:
