@@ -201,6 +201,14 @@ MUTATIONS = (
         (f"{TEST_CONSUME}::test_what_a_file_has_is_committed_when_the_command_is_ended",),
     ),
     Mutation(
+        "interrupt_the_write_of_a_parquet_file",
+        "Messages are in a Parquet file and committed, or neither, when the command is interrupted.",
+        WRITER,
+        "with defer_signals() if self._commits and not self._sink.flushed else contextlib.nullcontext():",
+        "with contextlib.nullcontext():",
+        (f"{TEST_CONSUME}::test_a_parquet_file_that_is_interrupted_has_what_is_committed",),
+    ),
+    Mutation(
         "complete_no_part_at_the_end_of_a_segment",
         "A Parquet file is completed, and committed, at the end of a segment.",
         "client/smq/cli/files/parquet_parts.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -19,10 +20,11 @@ from smq.cli.app import app
 from smq.cli.commands import consume as consume_command
 from smq.cli.commands.consume import _leave, _start_timeout, parse_start
 from smq.cli.connection.session import set_leader
+from smq.cli.files import message_writer
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.message_writer import MessageWriter
 from smq.cli.files.parquet_parts import ParquetParts
-from smq.cli.files.sinks import Shown, Sink, open_sink
+from smq.cli.files.sinks import Offsets, Shown, Sink, open_sink
 from smq.cli.times import parse_time
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import data_lost
@@ -118,6 +120,44 @@ def test_what_a_file_has_is_committed_when_the_command_is_ended(tmp_path: Path, 
     with pytest.raises(error):
         consume(consumer, ParquetParts(file, Shown()))
     assert consumer.commits == [({SEGMENT: 3, "other-0-8-1": 7}, 3)]
+
+
+class InterruptedParts(ParquetParts):
+    """Gets signals while it writes."""
+
+    signals = 1
+
+    def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
+        super().write(rows, segment, offsets)
+        for _ in range(self.signals):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_parquet_file_that_is_interrupted_has_what_is_committed(tmp_path: Path) -> None:
+    consumer = FakeConsumer(tmp_path / "out.parquet", 2)
+    with pytest.raises(KeyboardInterrupt):
+        consume(consumer, InterruptedParts(tmp_path / "out.parquet", Shown()))
+    assert consumer.commits == [({SEGMENT: 3, "other-0-8-1": 7}, 3)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.txt"])
+def test_a_write_that_is_ended_says_that_the_group_gets_its_messages_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(message_writer, "print_note", notes.append)
+    monkeypatch.setattr(InterruptedParts, "signals", 2)
+    file = tmp_path / name
+    consumer = FakeConsumer(file, 2)
+    sink: Sink = InterruptedParts(file, Shown())
+    if name == "out.txt":
+        sink = open_sink(OutputFormat.TEXT, file)
+        monkeypatch.setattr(sink, "write", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        consume(consumer, sink)
+    assert consumer.commits == []
+    assert notes == ["the output may have messages that are not committed, so the group gets them again"]
 
 
 def test_the_end_of_a_segment_is_committed_while_a_parquet_file_is_written(tmp_path: Path) -> None:

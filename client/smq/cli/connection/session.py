@@ -216,3 +216,27 @@ def end_on_sigterm() -> None:
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM take effect after the block. A second one takes effect at once."""
+    caught: list[int] = []
+
+    def defer(number: int, _: FrameType | None) -> None:
+        caught.append(number)
+        if len(caught) > 1:
+            restore()
+            signal.raise_signal(number)
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    handlers = {number: signal.signal(number, defer) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        restore()
+    if caught:
+        signal.raise_signal(caught[0])

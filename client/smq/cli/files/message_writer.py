@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.cli.connection.session import print_note
+from smq.cli.connection.session import defer_signals, print_note
 from smq.cli.files.sinks import Offsets, Sink
 from smq_core.errors import SmqError
 
@@ -44,8 +45,10 @@ class MessageWriter:
                     self._commit(consumer)
         except BaseException:
             self._sink.close()
-            if not self._writes:  # otherwise the write itself failed, and nobody knows what of it is there
+            if not self._writes:
                 self._commit_if_possible(consumer)
+            elif self._commits:  # nobody knows what of it is there
+                print_note("the output may have messages that are not committed, so the group gets them again")
             raise
         self._sink.close()
         self._commit(consumer)
@@ -62,12 +65,14 @@ class MessageWriter:
 
     def _write(self, batch: Batch, left: int | None) -> None:
         rows, offsets, next_offset = _chosen(batch, left, self._partition)
-        self._writes = True
-        if rows.num_rows:
-            self._sink.write(rows, batch.segment, offsets)
-        self._writes = False
-        self.count += rows.num_rows
-        self._positions |= dict(batch.positions) | {batch.segment: next_offset}
+        # What a file has must be known, so that it is committed. A pipe may block, and can then be interrupted.
+        with defer_signals() if self._commits and not self._sink.flushed else contextlib.nullcontext():
+            self._writes = True
+            if rows.num_rows:
+                self._sink.write(rows, batch.segment, offsets)
+            self._writes = False
+            self.count += rows.num_rows
+            self._positions |= dict(batch.positions) | {batch.segment: next_offset}
 
     def _commit(self, consumer: Consumer) -> None:
         if self._commits and self._positions:
