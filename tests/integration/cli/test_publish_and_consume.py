@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -110,6 +111,11 @@ def test_json_that_was_consumed_can_be_published_again(leader: str, topic: str) 
     assert [values.count(value) for value in (None, "", "AP8=")] == [2, 2, 2]
 
 
+def records(text: str) -> list[str]:
+    """The lines of CSV that belong together, with their quotes, which tell an empty text from null."""
+    return re.findall(r'(?:"[^"]*"|[^"\n])+\n', text)
+
+
 def test_csv_that_was_consumed_can_be_published_again(leader: str, topic: str, tmp_path: Path) -> None:
     text = '"key","value"\n"00712","NA"\n,"null"\n"",""\n"k",\n"k","two\nlines"\n'
     file, again = tmp_path / "in.csv", tmp_path / "out.csv"
@@ -119,7 +125,9 @@ def test_csv_that_was_consumed_can_be_published_again(leader: str, topic: str, t
     ran = smq("consume", topic, *ALL, "5", "--to", str(again), leader=leader)
 
     assert ran.code == 0, ran
-    assert sorted(again.read_text()) == sorted(text), "keys are in several partitions"
+    (names, *rows), (names_again, *rows_again) = (records(it) for it in (text, again.read_text()))
+    assert names_again == names
+    assert sorted(rows_again) == sorted(rows), "keys are in several partitions"
 
 
 def test_nothing_of_a_file_with_a_mistake_is_published(leader: str, typed_topic: str, tmp_path: Path) -> None:
