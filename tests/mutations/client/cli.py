@@ -164,8 +164,8 @@ MUTATIONS = (
         "commit_before_the_file_is_whole",
         "A Parquet file is readable only when it is complete, so its messages are committed only then.",
         SINKS,
-        "class _ParquetSink(Sink):\n    flushed = False\n",
-        "class _ParquetSink(Sink):\n    flushed = True\n",
+        "    flushed = False\n\n    def __init__(self, stream: IO[bytes], shown: Shown, schema",
+        "    flushed = True\n\n    def __init__(self, stream: IO[bytes], shown: Shown, schema",
         (f"{TEST_CONSUME}::test_a_parquet_file_is_whole_before_its_messages_are_committed",),
     ),
     Mutation(
@@ -207,6 +207,22 @@ MUTATIONS = (
         "with defer_signals() if self._commits and not self._sink.flushed else contextlib.nullcontext():",
         "with contextlib.nullcontext():",
         (f"{TEST_CONSUME}::test_a_parquet_file_that_is_interrupted_has_what_is_committed",),
+    ),
+    Mutation(
+        "give_each_part_a_schema",
+        "All parts of a Parquet file have one schema.",
+        "client/smq/cli/files/parquet_parts.py",
+        "self._shown, self._schema)",
+        "self._shown, None)",
+        (f"{TEST_CONSUME}::test_parts_after_a_change_of_the_schema_are_refused_and_the_others_are_one_file",),
+    ),
+    Mutation(
+        "write_over_parts_of_a_process_that_was_killed",
+        "Completed parts of a process that was killed stay.",
+        "client/smq/cli/files/parquet_parts.py",
+        "next(name for name in names if not name.exists())",
+        "next(names)",
+        (f"{TEST_CONSUME}::test_parts_of_a_process_that_was_killed_stay",),
     ),
     Mutation(
         "complete_no_part_at_the_end_of_a_segment",

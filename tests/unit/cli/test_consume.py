@@ -183,6 +183,32 @@ def test_the_end_of_a_segment_is_committed_while_a_parquet_file_is_written(tmp_p
     assert [it.name for it in tmp_path.iterdir()] == ["out.parquet"]
 
 
+def test_parts_after_a_change_of_the_schema_are_refused_and_the_others_are_one_file(tmp_path: Path) -> None:
+    sink = ParquetParts(tmp_path / "out.parquet", Shown())
+    for n in (1, 2):
+        sink.write(pa.table({"n": [n]}), SEGMENT, n)
+        sink.complete()
+    with pytest.raises(InvalidRequest, match="schema has changed"):
+        sink.write(pa.table({"n": [3], "more": [3]}), SEGMENT, 3)
+    sink.close()
+    assert pq.read_table(tmp_path / "out.parquet").to_pydict() == {"n": [1, 2]}
+    assert [it.name for it in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_parts_of_a_process_that_was_killed_stay(tmp_path: Path) -> None:
+    others = [tmp_path / name for name in ("out.part2.parquet", "out.merged.parquet", "out.merged1.parquet")]
+    for other in others:
+        other.write_bytes(b"messages")
+    sink = ParquetParts(tmp_path / "out.parquet", Shown())
+    for n in (1, 2):
+        sink.write(pa.table({"n": [n]}), SEGMENT, n)
+        sink.complete()
+    sink.close()
+    assert [other.read_bytes() for other in others] == [b"messages"] * 3
+    assert pq.read_table(tmp_path / "out.parquet").to_pydict() == {"n": [1, 2]}
+    assert {*tmp_path.iterdir()} == {tmp_path / "out.parquet", *others}
+
+
 def test_a_group_writes_parquet_to_files_only() -> None:
     result = CliRunner().invoke(app, ["consume", "t", "--group", "g", "--format", "parquet"])
     assert result.exit_code != 0 and "add --to FILE" in result.output

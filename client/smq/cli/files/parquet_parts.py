@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smq.cli.files.formats import OutputFormat
-from smq.cli.files.sinks import Offsets, Shown, Sink, open_sink
+from smq.cli.files.sinks import Offsets, ParquetSink, Shown, Sink
 
 
 class ParquetParts(Sink):
@@ -23,17 +23,19 @@ class ParquetParts(Sink):
         self._to = to
         self._shown = shown
         self._parts = [to]
-        self._part: Sink | None = open_sink(OutputFormat.PARQUET, to, shown)
+        self._part: ParquetSink | None = ParquetSink(to.open("wb"), shown)
+        self._schema: pa.Schema | None = None
+        """Of all parts, because they become one file."""
         self._has_rows = False
         """Whether the open part has any."""
 
     def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
         if self._part is None:
-            number = len(self._parts) + 1
-            self._parts.append(self._to.with_name(f"{self._to.stem}.part{number}{self._to.suffix}"))
-            self._part = open_sink(OutputFormat.PARQUET, self._parts[-1], self._shown)
-        self._has_rows = True
+            self._parts.append(self._unused("part", len(self._parts) + 1))
+            self._part = ParquetSink(self._parts[-1].open("wb"), self._shown, self._schema)
         self._part.write(rows, segment, offsets)
+        self._schema = self._part.schema
+        self._has_rows = True
 
     def complete(self) -> None:
         if self._part is not None and self._has_rows:
@@ -48,10 +50,12 @@ class ParquetParts(Sink):
             self._merge()
 
     def _merge(self) -> None:
-        merged = self._to.with_name(f"{self._to.stem}.merged{self._to.suffix}")
+        merged = self._unused("merged", 1)
         schema = pq.read_schema(self._parts[0])
         with pq.ParquetWriter(merged, schema, compression="zstd") as writer:
             for part in self._parts:
+                if not part.stat().st_size:
+                    continue  # no rows were written
                 with pq.ParquetFile(part) as file:
                     for group in range(file.num_row_groups):
                         writer.write_table(file.read_row_group(group).cast(schema))
@@ -59,3 +63,8 @@ class ParquetParts(Sink):
         for part in self._parts[1:]:
             part.unlink()
         self._parts = [self._to]
+
+    def _unused(self, word: str, number: int) -> Path:
+        """A name that no file has: parts of a process that was killed have messages that are committed."""
+        names = (self._to.with_name(f"{self._to.stem}.{word}{n}{self._to.suffix}") for n in itertools.count(number))
+        return next(name for name in names if not name.exists())

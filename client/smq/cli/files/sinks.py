@@ -77,7 +77,7 @@ def open_sink(output_format: OutputFormat, to: Path | None, shown: Shown = DEFAU
         to.open("wb") if to is not None else io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False))
     )
     if output_format is OutputFormat.PARQUET:
-        return _ParquetSink(stream, shown)
+        return ParquetSink(stream, shown)
     if output_format is OutputFormat.CSV:
         return _CsvSink(stream, shown)
     if shown.template is not None:
@@ -136,24 +136,29 @@ class _CsvSink(Sink):
         self.stream.flush()
 
 
-class _ParquetSink(Sink):
+class ParquetSink(Sink):
+    """``schema``: of the file; without one, that of the first rows."""
+
     flushed = False
 
-    def __init__(self, stream: IO[bytes], shown: Shown) -> None:
+    def __init__(self, stream: IO[bytes], shown: Shown, schema: pa.Schema | None = None) -> None:
         super().__init__(stream)
+        self.schema = schema
         self._meta = shown.meta
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
         if self._meta:
             rows = with_offsets(rows, segment, offsets)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self.stream, rows.schema, compression="zstd")
-        if not rows.schema.equals(self._writer.schema):
+        if self.schema is None:
+            self.schema = rows.schema
+        if not rows.schema.equals(self.schema):
             raise InvalidRequest(
                 "the topic's schema has changed, and a Parquet file has one schema: the file has the messages before "
                 "the change. Run the command again with another file to read the messages with the new columns"
             )
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self.stream, self.schema, compression="zstd")
         self._writer.write_table(rows)
 
     def close(self) -> None:
