@@ -399,10 +399,13 @@ class ProducerEngine:
         self._targets = fresh
 
     def _drop_unused(self) -> None:
-        """Ends streams that were opened ahead to segments that were replaced before anything was sent to them."""
+        """Ends streams that were opened ahead to segments that were replaced before anything was sent to them.
+
+        Messages wait and are in flight only for segments of the route.
+        """
         used = {s.name for s in (*self._targets.segments, *self._route.segments)}
         for name, sender in list(self._senders.items()):
-            if name not in used and sender.send_queue.idle:
+            if name not in used:
                 sender.send_queue.state = SendQueueState.DONE
                 sender.notify()
                 del self._senders[name]
@@ -458,11 +461,13 @@ class ProducerEngine:
         return not send_queue.in_flight and send_queue.state is not SendQueueState.STREAMING
 
     def _on_sealed(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> Callbacks:
-        """Takes in the seal outcome of a segment, from its stream or from any other broker."""
+        """Takes in the seal outcome of a segment, from its stream or from any other broker. Raises ProducerFenced."""
         name = outcome.segment
         send_queue = self.send_queues.send_queues.get(name)
         if send_queue is None or send_queue.state is SendQueueState.DONE:
             return []
+        # Here, because whoever applies the outcome later, as a changed layout does, could not end the producer.
+        send_queue.check_fence(outcome, self.producer_id, self._epoch, self._instance)
         self._outcomes[name] = outcome
         sender = self._senders[name]
         if sender.replaced_at is None:

@@ -173,13 +173,12 @@ class SendQueue:
         if self.state is SendQueueState.STREAMING:
             self.state = SendQueueState.CLOSED
 
-    def resolve(self, outcome: SealOutcome | None, producer: str, epoch: int, instance: str = "") -> Resolution:
-        """Applies the segment's outcome; None if it is not needed, because nothing is in flight.
+    def check_fence(self, outcome: SealOutcome, producer: str, epoch: int, instance: str = "") -> ProducerState | None:
+        """The state of this producer at the segment's end.
 
-        Raises ProducerFenced, and changes nothing, if the log ends with a newer epoch or another instance of this
-        producer.
+        Raises ProducerFenced if the log ends with a newer epoch or another instance of this producer.
         """
-        known = outcome.producers.get(producer) if outcome is not None else None
+        known = outcome.producers.get(producer)
         if known is not None and known.epoch > epoch:
             raise ProducerFenced(
                 f"{self.segment.name} ended with epoch {known.epoch} of this producer; "
@@ -191,6 +190,14 @@ class SendQueue:
                 f"another process wrote to {self.segment.name} with this producer's id and epoch {epoch}. Give each "
                 "process its own producer_id; to replace a process, start the new one without epoch="
             )
+        return known
+
+    def resolve(self, outcome: SealOutcome | None, producer: str, epoch: int, instance: str = "") -> Resolution:
+        """Applies the segment's outcome; None if it is not needed, because nothing is in flight.
+
+        Raises ProducerFenced, and changes nothing, as ``check_fence``.
+        """
+        known = self.check_fence(outcome, producer, epoch, instance) if outcome is not None else None
         self.state = SendQueueState.DONE
         same = known if known is not None and known.epoch == epoch else None
         last = same.last_sequence if same is not None and not self._is_outdated(same) else -1

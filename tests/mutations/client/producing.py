@@ -16,6 +16,7 @@ TEST_CALLBACKS = "tests/unit/client/producing/test_callbacks.py"
 TEST_FORK = "tests/integration/client/producing/test_fork.py"
 TEST_LOSSES = "tests/unit/client/consuming/test_consumer_losses.py"
 ENGINE = "client/smq/producing/engine.py"
+TEST_FENCED = "tests/unit/client/producing/test_fenced_outcomes.py"
 TEST_ENGINE = "tests/unit/client/producing/test_producer_engine.py"
 TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
 
@@ -203,6 +204,30 @@ MUTATIONS = (
         "if sender is not None and sender.stream is stream:",
         "if sender is not None:",
         (f"{TEST_ENGINE}::test_the_end_of_a_former_stream_leaves_the_present_one",),
+    ),
+    Mutation(
+        "keep_an_outcome_that_fences_the_producer",
+        "An outcome that fences the producer ends it when it comes, not in the thread that applies it.",
+        ENGINE,
+        "        send_queue.check_fence(outcome, self.producer_id, self._epoch, self._instance)\n",
+        "",
+        (f"{TEST_FENCED}::test_an_outcome_without_successors_ends_a_fenced_producer",),
+    ),
+    Mutation(
+        "ignore_the_fence_of_another_brokers_outcome",
+        "A producer that an outcome of another broker fences ends.",
+        ENGINE,
+        "            except ProducerFenced as error:\n                fatal = error\n",
+        "            except ProducerFenced:\n                pass\n",
+        (f"{TEST_FENCED}::test_an_outcome_of_another_broker_ends_a_fenced_producer",),
+    ),
+    Mutation(
+        "ignore_errors_of_replies",
+        "A producer ends when a reply on its stream fences it.",
+        ENGINE,
+        "            except SmqError as error:\n                fatal = error\n",
+        "            except SmqError:\n                pass\n",
+        (f"{TEST_FENCED}::test_an_outcome_on_the_stream_ends_a_fenced_producer",),
     ),
     Mutation(
         "report_an_unreachable_broker_each_time",
