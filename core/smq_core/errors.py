@@ -187,10 +187,10 @@ class NotHosted(Unavailable):
     segment: str = ""
     primary: str = ""
     """The address of the segment's primary, if this broker is a follower."""
-    certain: bool | None = None
-    """In answers to seal requests: whether this replica certainly acked nothing that is in no chunk.
+    certain: bool = False
+    """In answers to seal requests: whether this replica certainly acked nothing that is in no chunk, and never will.
 
-    False if it may have hosted the segment, and its journal would not show it. None if an older broker answered.
+    False if it may have hosted the segment, and its journal would not show it.
     """
 
 

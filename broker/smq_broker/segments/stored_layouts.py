@@ -55,14 +55,12 @@ class StoredLayouts:
             return
         current = read_current(self._store, topic)
         if current is None or current[0] == uid:
-            raise Unavailable(
-                f"the stored layout of {topic} plans no seal of {segment}: only the leader seals segments, after it "
-                "has written the layout"
-            )
+            raise _no_seal(topic, segment)
 
-    def plans_seal(self, topic: str, uid: str, segment: str) -> bool:
-        """Whether the layout has the segment, and plans its seal."""
-        return self._confirms(topic, uid, lambda layout: layout is not None and _is_sealing(layout, segment))
+    def check_planned_seal(self, topic: str, uid: str, segment: str) -> None:
+        """Raises Unavailable unless the layout has the segment and plans its seal."""
+        if not self._confirms(topic, uid, lambda layout: layout is not None and _is_sealing(layout, segment)):
+            raise _no_seal(topic, segment)
 
     def _confirms(self, topic: str, uid: str, holds: Callable[[Layout | None], bool]) -> bool:
         with self._lock:
@@ -91,6 +89,13 @@ def _opens(layout: Layout, topic: Topic, segment: Segment) -> bool:
         segment.predecessors,
         segment.schema_version,
         topic.spec.schema,
+    )
+
+
+def _no_seal(topic: str, segment: str) -> Unavailable:
+    return Unavailable(
+        f"the stored layout of {topic} plans no seal of {segment}: only the leader seals segments, after it has "
+        "written the layout"
     )
 
 

@@ -124,8 +124,8 @@ class Actions:
         if hosted is not None:
             self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)
             return hosted
-        if not self._layouts.plans_seal(full_name(request.topic), request.uid, request.segment):
-            raise NotHosted(f"this broker does not hold {request.segment}", segment=request.segment)
+        # The layout that was read may be an old one. Only a refusal for good may say that this broker has nothing.
+        self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)
         return self._registry.get_or_refuse(request.uid, request.segment)
 
     def _outcome(self, body: object, _: Any) -> Message:

@@ -361,7 +361,7 @@ class TopicReconciler:
         if sealing is not None:
             sealing.refused(incarnation, now)
 
-    def not_hosted(self, segment: str, incarnation: str, *, certain: bool | None) -> None:
+    def not_hosted(self, segment: str, incarnation: str, *, certain: bool) -> None:
         """The replica that should seal the segment does not host it. ``certain`` is as in NotHosted."""
         sealing = self._records.sealing(segment)
         if sealing is not None:

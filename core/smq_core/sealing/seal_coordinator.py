@@ -188,15 +188,11 @@ class SealCoordinator:
         attempt = self._attempts[incarnation]
         attempt.requested_at, attempt.failed_at = None, now
 
-    def not_hosted(self, incarnation: str, *, certain: bool | None = None) -> None:
-        """The replica does not host the segment, and will never open it.
-
-        ``certain`` is as in NotHosted. An older broker does not say it; then only the replica itself can prove it.
-        """
+    def not_hosted(self, incarnation: str, *, certain: bool) -> None:
+        """The replica does not host the segment, and will never open it. ``certain`` is as in NotHosted."""
         attempt = self._attempts[incarnation]
         attempt.requested_at, attempt.holds_nothing = None, True
-        is_proof = attempt.liveness is Liveness.ALIVE if certain is None else certain
-        attempt.acked_nothing = attempt.acked_nothing or is_proof
+        attempt.acked_nothing = attempt.acked_nothing or certain
 
     def journal_incomplete(self, incarnation: str, now: Micros, end: int, watermark: int = 0) -> None:
         """The process that recovered this replica's journal cannot have all of it; its journal ends at ``end``."""

@@ -57,7 +57,7 @@ class TopicDeletion:
         """The call failed, with unknown effect."""
         self._sealings[segment].refused(incarnation, now)
 
-    def not_hosted(self, segment: str, incarnation: str, *, certain: bool | None) -> None:
+    def not_hosted(self, segment: str, incarnation: str, *, certain: bool) -> None:
         """The replica does not host the segment, and never will. ``certain`` is as in NotHosted."""
         self._sealings[segment].not_hosted(incarnation, certain=certain)
 

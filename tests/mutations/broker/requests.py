@@ -47,9 +47,29 @@ MUTATIONS = (
         "refuse_names_that_no_layout_has",
         "A stranger cannot forbid a broker to open a future segment.",
         ACTIONS,
-        "        if not self._layouts.plans_seal(",
-        "        if False and not self._layouts.plans_seal(",
-        (f"{TEST}::test_a_name_that_no_layout_has_is_not_refused_for_good",),
+        "        self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)\n",
+        "",
+        (f"{TEST}::test_a_seal_that_the_layout_read_does_not_plan_is_tried_again",),
+    ),
+    Mutation(
+        "prove_by_an_old_layout_that_nothing_was_acked",
+        "A broker that did not refuse a segment for good never answers that it does not host it.",
+        ACTIONS,
+        "        self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)\n",
+        """        try:
+            self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)
+        except SmqError as error:
+            raise NotHosted(error.message) from error
+""",
+        (f"{TEST}::test_a_seal_that_the_layout_read_does_not_plan_is_tried_again",),
+    ),
+    Mutation(
+        "let_any_answer_prove_that_nothing_was_acked",
+        "Only an answer that is certain proves that a replica acked nothing.",
+        "core/smq_core/sealing/seal_coordinator.py",
+        "attempt.acked_nothing or certain",
+        "True",
+        ("tests/unit/core/reconcile/test_sealing.py::test_an_answer_that_is_not_certain_proves_nothing",),
     ),
     Mutation(
         "end_all_links_when_rows_end_early",

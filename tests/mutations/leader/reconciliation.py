@@ -123,7 +123,7 @@ MUTATIONS = (
         "A whole journal without the segment proves that nothing was acked.",
         EFFECTS,
         "certain=error.certain",
-        "certain=None",
+        "certain=False",
         (f"{TEST_RECOVERED}::test_a_whole_journal_without_the_segment_proves_that_nothing_was_lost[True]",),
     ),
     Mutation(

@@ -136,7 +136,7 @@ def a_segment_without_a_journal_leaves_no_mark(patch: Patch) -> None:
 def a_whole_journal_proves_nothing(patch: Patch) -> None:
     """A replica whose whole journal lacks the segment never hosted it, so nothing can be lost."""
     original = SealCoordinator.not_hosted
-    patch.setattr(SealCoordinator, "not_hosted", lambda self, incarnation, **_: original(self, incarnation))
+    patch.setattr(SealCoordinator, "not_hosted", lambda self, name, **_: original(self, name, certain=False))
 
 
 @mutation

@@ -458,7 +458,7 @@ def test_a_replica_that_can_neither_write_nor_mark_acks_nothing(
 # ---- what the absence of a log proves
 
 
-def is_certain(brokers: JournaledBrokers, incarnation: str = "i-b1") -> bool | None:
+def is_certain(brokers: JournaledBrokers, incarnation: str = "i-b1") -> bool:
     """Whether b1 says for certain that this incarnation never hosted a segment, which no process ever opened."""
     with pytest.raises(NotHosted) as raised:
         brokers.brokers[0].recovered.find(incarnation, brokers.topic.uid, "t-0-1024-9")

@@ -76,13 +76,13 @@ def failed() -> SealCoordinator:
 def not_hosted() -> SealCoordinator:
     """The primary does not host the segment."""
     it = requested()
-    it.not_hosted("i-p")
+    it.not_hosted("i-p", certain=True)
     return it
 
 
 def hosted_nowhere() -> SealCoordinator:
     it = not_hosted()
-    it.not_hosted("i-f")
+    it.not_hosted("i-f", certain=True)
     return it
 
 
@@ -144,7 +144,7 @@ INPUTS = {
     "next step when the clock went back": lambda it: step(it, -1),
     "the call to the primary fails": lambda it: it.refused("i-p", 1),
     "the call to an unknown incarnation fails": lambda it: it.refused("i-x", 1),
-    "the primary does not host it": lambda it: it.not_hosted("i-p"),
+    "the primary does not host it": lambda it: it.not_hosted("i-p", certain=True),
     "the seal from the filer fails": lambda it: it.filer_seal_failed(1),
     "the loss is accepted": lambda it: it.accept_loss(),
     "sealed": lambda it: it.sealed(replace(OUTCOME, end=6)),
