@@ -222,6 +222,24 @@ def test_a_journal_that_was_cut_off_while_it_was_written_is_complete_up_to_there
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.lists(st.lists(st.binary(max_size=5), min_size=1, max_size=2), min_size=2, max_size=4), st.data())
+def test_a_journal_is_incomplete_if_a_file_before_the_last_is_cut_off(
+    values: list[list[bytes]], data: st.DataObject
+) -> None:
+    """Also if only the mark of its end is gone: a file that was left ends with it, so its disk has lost bytes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, values, 1)
+        *others, _ = sorted(it for it in (folder / "u" / "s").iterdir() if first_offset(it) is not None)
+        cut = data.draw(st.sampled_from(others))
+        content = cut.read_bytes()
+        missing = data.draw(st.integers(1, END_BYTES) | st.integers(1, len(content)))
+        cut.write_bytes(content[:-missing])
+        (log,) = recover(folder, None).logs
+        assert not log.complete
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.lists(st.binary(max_size=5), min_size=1, max_size=2), min_size=3, max_size=6), st.data())
 def test_a_missing_file_makes_a_journal_incomplete(values: list[list[bytes]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -385,6 +385,14 @@ MUTATIONS = (
         (f"{TEST_JOURNAL}::test_a_seal_that_another_process_made_removes_the_journal",),
     ),
     Mutation(
+        "take_a_torn_file_before_the_last_for_complete",
+        "Only the last file of a journal can end in the middle of a record.",
+        "broker/smq_broker/journal/recovery.py",
+        "scanned.state is FileState.TORN and number + 1 == len(files)",
+        "scanned.state is FileState.TORN",
+        (f"{TEST_JOURNAL_FILES}::test_a_journal_is_incomplete_if_a_file_before_the_last_is_cut_off",),
+    ),
+    Mutation(
         "write_records_that_overlap",
         "A message that the journal has in part is not written a second time.",
         "broker/smq_broker/segments/journaling.py",

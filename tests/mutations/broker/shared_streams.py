@@ -152,6 +152,14 @@ MUTATIONS = (
         (f"{TEST_BROKER}::test_too_many_waiting_batches_end_their_session",),
     ),
     Mutation(
+        "open_a_session_twice",
+        "A session that is open is not replaced by another producer's.",
+        SERVED,
+        "        if number in self._sessions:\n",
+        "        if False:\n",
+        (f"{TEST_BROKER}::test_a_session_that_is_open_already_ends_the_stream",),
+    ),
+    Mutation(
         "end_the_stream_by_an_error_of_one_session",
         "An error of one producer ends its own session only.",
         SESSION,

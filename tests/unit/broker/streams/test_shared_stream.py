@@ -22,7 +22,7 @@ from support.data.raw_flight import rows
 from support.in_memory.broker_parts import BrokerParts
 from support.in_memory.flight_streams import Chunk, PutStream
 from support.processes.broker import make_segment, make_topic
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 Batch = tuple[int, int, list[bytes], int]
 """Session, sequence, values, partition."""
@@ -311,13 +311,12 @@ def test_a_closed_session_is_forgotten(client: SharedClient) -> None:
     [
         pb.SharedBatch(sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=2)]),
         pb.SharedBatch(sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=0)] * 2),
-        pb.SharedBatch(opens=[pb.SharedBatch.Open(session=1, segment="t")]),
         pb.SharedBatch(
             sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=1)],
             small_batch=small_batch((1, 0, [b"a"], 1)),
         ),
     ],
-    ids=["too many rows", "no rows", "a session twice", "rows in both forms"],
+    ids=["too many rows", "no rows", "rows in both forms"],
 )
 def test_a_message_that_cannot_be_ends_the_stream(client: SharedClient, message: pb.SharedBatch) -> None:
     opened(client, (1, client.low, "p"))
@@ -325,6 +324,15 @@ def test_a_message_that_cannot_be_ends_the_stream(client: SharedClient, message:
     assert client.ended.wait(300)
     assert isinstance(client.error, InvalidRequest)
     assert client.end(client.low) == 0 and not client.hosted(client.low).streams
+
+
+def test_a_session_that_is_open_already_ends_the_stream(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"))
+    client.send((1, 0, [b"a"], 1), opens=[(1, client.high, "q")])
+    assert client.ended.wait(HANG_GUARD)
+    assert isinstance(client.error, InvalidRequest) and "session 1 is open already" in str(client.error)
+    assert client.end(client.low) == client.end(client.high) == 0
+    assert not client.hosted(client.low).streams and not client.hosted(client.high).streams
 
 
 def test_the_end_of_the_stream_ends_all_sessions(client: SharedClient) -> None:
