@@ -42,6 +42,8 @@ class SharedFollower:
     def serve(self) -> None:
         """Returns when the primary ends the stream. Raises InvalidRequest, which was sent to the primary."""
         try:
+            if self._reader.schema.names:  # before any batch is read, which Arrow would decompress to any size
+                raise InvalidRequest("a shared stream of a replica has no columns: send the rows in its messages")
             self._writer.write(pb.SharedReplicationReply(small_batches=True).SerializeToString())
             while True:
                 try:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
+from smq_storage.chunks.decoded_sizes import decoded_bytes
 from smq_storage.chunks.parquet_codec import TAIL_BYTES, footer_bytes
 from smq_storage.object_store.store import EtagMismatch, ObjectTail, Store
 
@@ -19,7 +20,10 @@ PART_BYTES = 8 * 1024 * 1024
 """Row groups are requested and decoded together while they have at most that many bytes."""
 
 DECODED_BYTES = 4 * PART_BYTES
-"""The same, for their bytes without compression: a few requested bytes may become many in memory."""
+"""The same, for their bytes in memory: a few requested bytes may become many. A larger row group is decoded in parts."""
+
+STREAMED_BYTES = 1024 * 1024
+"""A row group that is decoded in parts is requested in such pieces of each column, if it has more bytes in the file."""
 
 MAX_HOLE_BYTES = 64 * 1024
 """So many bytes that are not wanted are requested too, where that saves a request."""
@@ -29,12 +33,16 @@ ByteRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Neighbouring row groups with the file's rows ``first .. end - 1``, and the ranges of bytes of their columns."""
+    """Neighbouring row groups with the file's rows ``first .. end - 1``, and the ranges of bytes of their columns.
+
+    ``decoded`` is what they take in memory, in bytes.
+    """
 
     numbers: list[int]
     first: int
     end: int
     ranges: list[ByteRange]
+    decoded: int = 0
 
 
 def read_tail(store: Store, path: str, etag: str | None = None) -> ObjectTail:
@@ -65,12 +73,39 @@ def read_rows(
     opens the file for reads of these ranges.
     """
     for part in select_row_groups(footer, start, stop, columns):
+        first = part.first
+        for table in _decode(footer, open_file, part, columns):
+            end = first + table.num_rows
+            if end > start:
+                if columns is not None:
+                    table = table.select([name for name in columns if name in table.column_names])
+                begin = max(start, first)
+                yield begin, table.slice(begin - first, min(stop, end) - begin)
+            first = end
+            if end >= stop:
+                return
+
+
+def _decode(
+    footer: pq.FileMetaData,
+    open_file: Callable[[Sequence[ByteRange]], Any],
+    part: RowGroups,
+    columns: Sequence[str] | None,
+) -> Iterator[pa.Table]:
+    """The rows of these row groups, about ``DECODED_BYTES`` at a time."""
+    names = list(columns) if columns is not None else None
+    rows = part.end - part.first
+    at_once = max(1, rows * DECODED_BYTES // max(part.decoded, 1))
+    if at_once >= rows:
         parquet = pq.ParquetFile(open_file(part.ranges), metadata=footer, pre_buffer=False)
-        table = parquet.read_row_groups(part.numbers, columns=list(columns) if columns is not None else None)
-        if columns is not None:
-            table = table.select([name for name in columns if name in table.column_names])
-        first = max(start, part.first)
-        yield first, table.slice(first - part.first, min(stop, part.end) - first)
+        yield parquet.read_row_groups(part.numbers, columns=names)
+        return
+    is_small = sum(end - start for start, end in part.ranges) <= PART_BYTES
+    parquet = pq.ParquetFile(
+        open_file(part.ranges if is_small else []), metadata=footer, pre_buffer=False, buffer_size=STREAMED_BYTES
+    )
+    for batch in parquet.iter_batches(at_once, part.numbers, names):
+        yield pa.Table.from_batches([batch])
 
 
 def select_row_groups(
@@ -78,9 +113,9 @@ def select_row_groups(
 ) -> Iterator[RowGroups]:
     """The row groups with any of the rows ``start .. stop - 1``, in parts.
 
-    Each part has at most ``PART_BYTES`` of the columns, and ``DECODED_BYTES`` without compression, or one row group.
+    Each part has at most ``PART_BYTES`` of the columns, and ``DECODED_BYTES`` in memory, or one row group.
     """
-    part, size, decoded, end = RowGroups([], 0, 0, []), 0, 0, 0
+    part, size, end = RowGroups([], 0, 0, []), 0, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         first, end = end, end + group.num_rows
@@ -88,14 +123,15 @@ def select_row_groups(
             continue
         ranges = _byte_ranges(group, columns)
         group_size = sum(stop - start for start, stop in ranges)
-        group_decoded = sum(chunk.total_uncompressed_size for chunk in _wanted_chunks(group, columns))
-        if part.numbers and (size + group_size > PART_BYTES or decoded + group_decoded > DECODED_BYTES):
+        decoded = decoded_bytes(footer, number, _wanted_columns(group, columns))
+        if part.numbers and (size + group_size > PART_BYTES or part.decoded + decoded > DECODED_BYTES):
             yield part
-            part, size, decoded = RowGroups([], first, first, []), 0, 0
+            part, size = RowGroups([], first, first, []), 0
         begin = part.first if part.numbers else first
-        part = RowGroups([*part.numbers, number], begin, end, _merge([*part.ranges, *ranges]))
+        part = RowGroups(
+            [*part.numbers, number], begin, end, _merge([*part.ranges, *ranges]), part.decoded + decoded
+        )
         size += group_size
-        decoded += group_decoded
     if part.numbers:
         yield part
 
@@ -153,7 +189,8 @@ class RangedFile(io.RawIOBase):
 def _byte_ranges(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[ByteRange]:
     """The column chunks of the columns that are wanted, in the order in which they are in the file."""
     ranges = []
-    for chunk in _wanted_chunks(group, columns):
+    for number in _wanted_columns(group, columns):
+        chunk = group.column(number)
         start = chunk.data_page_offset
         if chunk.has_dictionary_page:
             start = min(start, chunk.dictionary_page_offset)
@@ -161,12 +198,11 @@ def _byte_ranges(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> l
     return _merge(sorted(ranges))
 
 
-def _wanted_chunks(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> Iterator[pq.ColumnChunkMetaData]:
+def _wanted_columns(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> Iterator[int]:
     for number in range(group.num_columns):
-        chunk = group.column(number)
-        path = chunk.path_in_schema
+        path = group.column(number).path_in_schema
         if columns is None or any(path == name or path.startswith(f"{name}.") for name in columns):
-            yield chunk
+            yield number
 
 
 def _merge(ranges: Sequence[ByteRange]) -> list[ByteRange]:

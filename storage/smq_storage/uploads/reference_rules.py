@@ -13,7 +13,7 @@ from smq_core.errors import ReferenceRejected
 from smq_core.model.entities import SECOND, Micros
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
-from smq_storage.uploads.upload_format import ParsedUpload, UploadFooter
+from smq_storage.uploads.upload_format import MAX_ROW_GROUP_BYTES, ParsedUpload, UploadFooter
 
 HOUR: Micros = 3600 * SECOND
 
@@ -49,6 +49,13 @@ def check_upload(reference: Reference, upload: ParsedUpload, size: int, topic_ui
         )
     if not 0 < reference.bytes <= size:
         raise _rejected(reference, "bytes", f"the reference names {reference.bytes} bytes, the file has {size}")
+    if upload.largest > MAX_ROW_GROUP_BYTES:
+        raise _rejected(
+            reference,
+            "row_groups",
+            f"a row group may take {upload.largest} bytes in memory, at most {MAX_ROW_GROUP_BYTES} are allowed: write "
+            "fewer rows into each, and text and binary columns without a dictionary",
+        )
     _check_footer(reference, upload)
     expected = footer.rows_of(KeyRange(reference.partition_min, reference.partition_max + 1))
     found = footer.partitions_of(reference.first_row, reference.rows)

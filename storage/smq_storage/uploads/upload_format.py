@@ -20,6 +20,7 @@ import xxhash
 
 from smq_core.errors import CorruptChunk
 from smq_core.model.keyspace import KeyRange
+from smq_storage.chunks.decoded_sizes import max_decoded_bytes
 from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS, decode_footer, footer_bytes
 from smq_storage.object_store.json_codec import from_json, to_json
 
@@ -34,6 +35,10 @@ PARTITION = "partition"
 ROW_GROUP_BYTES = 8 << 20
 """A row group has at most so many bytes of rows before they are encoded, or one row: readers decode whole row groups.
 Long rows reach that before ``ROW_GROUP_ROWS``."""
+
+MAX_ROW_GROUP_BYTES = 8 * ROW_GROUP_BYTES
+"""A file is no upload if a row group of several rows may take more in memory. That leaves room for types that are larger
+in Parquet than in Arrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,14 @@ class UploadFooter:
 class ParsedUpload:
     """An upload's Parquet footer: its columns, and ``(rows, lowest partition, highest partition)`` per row group.
 
-    The partitions of a row group are None where the writer stored no statistics.
+    The partitions of a row group are None where the writer stored no statistics. No row group of several rows takes more
+    than ``largest`` bytes in memory.
     """
 
     footer: UploadFooter
     schema: pa.Schema
     row_groups: tuple[tuple[int, int | None, int | None], ...]
+    largest: int
 
 
 def sort_order(partitions: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
@@ -141,7 +148,9 @@ def parse_upload_footer(metadata: pq.FileMetaData) -> ParsedUpload:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptChunk(f"the upload's footer cannot be read: {error}") from None
     groups = tuple(_row_group(metadata.row_group(n), schema) for n in range(metadata.num_row_groups))
-    return ParsedUpload(footer, schema, groups)
+    several = [number for number, (rows, *_) in enumerate(groups) if rows > 1]
+    largest = max((max_decoded_bytes(metadata, number) for number in several), default=0)
+    return ParsedUpload(footer, schema, groups, largest)
 
 
 def is_intact(data: Buffer, metadata: pq.FileMetaData) -> bool:

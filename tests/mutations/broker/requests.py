@@ -88,6 +88,14 @@ MUTATIONS = (
         (f"{TEST_FOLLOWER}::test_a_bug_at_one_segment_ends_one_link",),
     ),
     Mutation(
+        "read_batches_of_a_stream_without_columns",
+        "No batch is read from a stream that has none, because Arrow would decompress it first.",
+        "broker/smq_broker/replication/shared_follower.py",
+        "if self._reader.schema.names:",
+        "if False:",
+        (f"{TEST_FOLLOWER}::test_a_stream_with_columns_is_refused_before_it_is_read",),
+    ),
+    Mutation(
         "read_compressed_rows",
         "Compressed rows are refused before they are read.",
         "broker/smq_broker/rows/ipc_messages.py",

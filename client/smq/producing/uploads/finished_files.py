@@ -17,14 +17,11 @@ from smq.producing.uploads.upload_encoder import EncodedUpload, UploadEncoder, s
 from smq.producing.uploads.uploaded_rows import PartitionIndex
 from smq_core.errors import CorruptChunk, InvalidRequest
 from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS
-from smq_storage.uploads.upload_format import PARTITION, ROW_GROUP_BYTES, is_intact, parse_upload_footer
+from smq_storage.uploads.upload_format import MAX_ROW_GROUP_BYTES, PARTITION, is_intact, parse_upload_footer
 
 FILE_BYTES = 1 << 30
 """A larger file is not copied, because a file is in memory while it is uploaded. A table that is larger is not
 written."""
-
-MAX_ROW_GROUP_BYTES = 4 * ROW_GROUP_BYTES
-"""A file with a larger row group is not copied. That leaves room for types that are larger in Parquet than in Arrow."""
 
 KEYLESS_BYTES = 1 << 20
 """Rows without a key get another partition after so many bytes."""
@@ -64,7 +61,7 @@ def may_be_finished(metadata: pq.FileMetaData, encoder: BatchEncoder, key: str |
         (parsed.footer.topic_uid, parsed.footer.schema_version) == (topic.uid, encoder.version)
         and parsed.schema.equals(encoder.schema)
         and all(rows <= ROW_GROUP_ROWS for rows, *_ in parsed.row_groups)
-        and all(_is_small(metadata.row_group(number)) for number in range(metadata.num_row_groups))
+        and parsed.largest <= MAX_ROW_GROUP_BYTES
         and sum(groups) == metadata.num_rows > 0
     )
 
@@ -88,7 +85,3 @@ def encoded_upload(data: bytes, encoder: BatchEncoder, key: str | None) -> Encod
     if footer.rows != len(partitions) or index.pairs() != footer.partitions:
         return None
     return EncodedUpload(buffer, encoder.version, index, None)
-
-
-def _is_small(group: pq.RowGroupMetaData) -> bool:
-    return group.num_rows == 1 or group.total_byte_size <= MAX_ROW_GROUP_BYTES

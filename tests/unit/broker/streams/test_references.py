@@ -51,7 +51,7 @@ class Brokers(JournaledBrokers):
     def write_file(self, name: str, table: pa.Table, **options: Any) -> Reference:
         """A reference to a file that a program of its own wrote, with a true footer of an upload."""
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, table.schema, **options) as writer:
+        with pq.ParquetWriter(sink, table.schema, **{"use_dictionary": False, "compression": "zstd"} | options) as writer:
             writer.write_table(table)
             writer.add_key_value_metadata({KEY: to_json(self.upload.footer).decode()})
         data = sink.getvalue()
@@ -252,11 +252,21 @@ BAD: dict[str, tuple[str, Callable[[Brokers], Reference]]] = {
         "footer",
         lambda it: it.write_file("o.parquet", pa.concat_tables([it.upload.table] * 2)),
     ),
+    "a row group that is large in memory": ("row_groups", lambda it: it.write_file("o.parquet", large(it.upload.table))),
+    "values that repeat": (
+        "row_groups",
+        lambda it: it.write_file("o.parquet", large(it.upload.table, 15 << 20), use_dictionary=["value"]),
+    ),
     "rows beyond the partitions of its footer": (
         "footer",
         lambda it: it.write_file("o.parquet", with_last_partition(it.upload.table, 10)),
     ),
 }
+
+
+def large(table: pa.Table, size: int = 30 << 20) -> pa.Table:
+    """The messages with one large value each, which takes few bytes in the file."""
+    return table.set_column(3, table.schema.field("value"), pa.array([bytes(size)] * table.num_rows, pa.binary()))
 
 
 def plain_parquet(table: pa.Table) -> bytes:

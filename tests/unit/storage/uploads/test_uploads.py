@@ -88,12 +88,35 @@ def test_row_groups_of_long_rows_have_few_rows(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_row_groups_that_compress_well_are_decoded_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parquet_ranges, "DECODED_BYTES", 50_000)
+    monkeypatch.setattr(parquet_ranges, "DECODED_BYTES", 66_000)  # a row group takes 62,500
     table = messages()
     table = table.set_column(3, table.schema.field("value"), pa.array([b"v" * 50] * ROWS))
     upload = uploads.write(store, UID, "u.parquet", table)
     found = list(read_referenced_rows(store, referenced(upload, KeyRange(0, 16))))
     assert [rows.num_rows for _, rows in found] == [700] * 7 + [100]
+
+
+@pytest.mark.parametrize("part_bytes", [8 << 20, 1000])
+def test_few_rows_of_a_large_row_group_are_decoded_in_parts(
+    store: Store, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+):
+    """Another program may have written all rows as one row group, whose bytes in the file are few."""
+    monkeypatch.setattr(upload_format, "ROW_GROUP_ROWS", ROWS)
+    monkeypatch.setattr(parquet_ranges, "DECODED_BYTES", 1 << 20)
+    monkeypatch.setattr(parquet_ranges, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(parquet_ranges, "STREAMED_BYTES", 1000)
+    table = messages()
+    table = table.set_column(3, table.schema.field("value"), pa.array([b"%d" % n + bytes(5000) for n in range(ROWS)]))
+    upload = uploads.write(store, UID, "u.parquet", table)
+    assert read_upload_footer(store, paths.uploaded_file(UID, "u.parquet")).parsed.largest > 8 << 20
+    rows = referenced(upload, KeyRange(0, 16))
+    whole = list(read_referenced_rows(store, rows))
+    assert max(part.nbytes for _, part in whole) < 3 << 20
+    assert pa.concat_tables([part for _, part in whole]).column("value").equals(upload.table.column("value"))
+    some = list(read_referenced_rows(store, rows, 1095, 1105))
+    assert [first for first, _ in some][0] == 1095 and all(a + t.num_rows == b for (a, t), (b, _) in pairwise(some))
+    values = pa.concat_tables([part for _, part in some]).column("value")
+    assert values.equals(upload.table.column("value").slice(995, 10))
 
 
 def test_an_empty_partition_has_no_rows():
