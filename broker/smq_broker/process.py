@@ -50,6 +50,7 @@ from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.shutdown import BrokerShutdown
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.producer_claims import ProducerClaims
+from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.server import BrokerServer
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
 from smq_core.model.addresses import join_address
@@ -138,6 +139,7 @@ class Broker:
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
         layouts = StoredLayouts(store)
         actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered, layouts)
+        limit = RequestLimit()
         server = BrokerServer(
             settings.listen,
             registry,
@@ -148,6 +150,7 @@ class Broker:
             settings.max_batch,
             UploadChecker(store),
             clients,
+            limit,
         )
         address = settings.advertised(server.port)
         session = LeaderSession(
@@ -185,7 +188,7 @@ class Broker:
             pid=os.getpid(),
         )
         if not settings.drain:
-            self._serve(registry, threads)
+            self._serve(registry, threads, MemoryTrimmer(lambda: registry.bytes_in() + limit.refused_bytes))
         self._not_ready = "leaving"
         report_due.set()
         failure = threads.process_failure
@@ -234,9 +237,8 @@ class Broker:
         sealer.seal_fenced()
         recovered.seal_complete(sealer.start_at_exit)
 
-    def _serve(self, registry: SegmentRegistry, threads: ThreadSupervisor) -> None:
+    def _serve(self, registry: SegmentRegistry, threads: ThreadSupervisor, trimmer: MemoryTrimmer) -> None:
         """Returns when the process is requested to end, or cannot do its work any more."""
-        trimmer = MemoryTrimmer(registry.bytes_in)
         while not self._stop.wait(0.5):
             try:
                 if trimmer.should_trim(time.monotonic()):

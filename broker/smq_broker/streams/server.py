@@ -25,15 +25,13 @@ from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.producer import ProducerStream
+from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.shared_stream import SharedStream
 from smq_broker.streams.tail import Frame, tail_frames
 from smq_core.errors import InvalidRequest, NotHosted, SmqError
 from smq_proto.flight import parse, to_flight
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import check_protocol, error_to_pb
-
-MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""The largest one opens a segment: it has the topic's columns."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +50,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         max_batch: int,
         uploads: UploadChecker,
         clients: ActiveClients,
+        limit: RequestLimit,
     ) -> None:
         self._registry = registry
         self._actions = actions
@@ -62,12 +61,13 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         self._max_batch = max_batch
         self._uploads = uploads
         self._clients = clients
+        self._limit = limit
         self._frame_rate = FrameRate()
         super().__init__(f"grpc://{listen}")
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         with self._errors("put"):
-            hello = parse(pb.PutOpen, _bounded(descriptor.command or b""))
+            hello = parse(pb.PutOpen, self._limit.check(descriptor.command or b""))
             role = hello.WhichOneof("role")
             if role is None:
                 raise InvalidRequest("a stream is opened as a producer's, as a replica's, or as a shared one of these")
@@ -151,7 +151,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         with self._errors("get"):
-            request = parse(pb.TailTicket, _bounded(ticket.ticket))
+            request = parse(pb.TailTicket, self._limit.check(ticket.ticket))
             check_protocol(request.protocol)
             hosted = self._registry.find(request.segment, request.uid, request.incarnation)
             spacing = FrameSpacing(self._frame_rate, max(1, request.readers))
@@ -160,7 +160,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         with self._errors(self._actions.known_name(action.type)):
-            answer = self._actions.run(action.type, _bounded(action.body), context)
+            answer = self._actions.run(action.type, self._limit.check(action.body), context)
             return [] if answer is None else [answer.SerializeToString()]
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
@@ -204,14 +204,6 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         if left_out is not None:
             line = log.warning if isinstance(error, InvalidRequest) else log.info
             line("request.refused", what=what, code=error.code, error=error.message, left_out=left_out)
-
-
-def _bounded(request: Any) -> Any:
-    """The same request. Raises InvalidRequest if it is too large, before it is copied or decoded."""
-    size = request.size if isinstance(request, pa.Buffer) else len(request)
-    if size > MAX_REQUEST_BYTES:
-        raise InvalidRequest(f"a request has {size} bytes, at most {MAX_REQUEST_BYTES} are accepted")
-    return request
 
 
 def _send_error_reply(writer: Any, reply: Message) -> None:

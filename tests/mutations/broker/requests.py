@@ -96,6 +96,17 @@ MUTATIONS = (
         (f"{TEST_FOLLOWER}::test_a_stream_with_columns_is_refused_before_it_is_read",),
     ),
     Mutation(
+        "keep_the_memory_of_refused_requests",
+        "The memory that a refused request took is returned when the broker is idle.",
+        "broker/smq_broker/streams/request_limit.py",
+        "                self.refused_bytes += size\n",
+        "                pass\n",
+        (
+            "tests/unit/broker/streams/test_request_limit.py"
+            "::test_the_memory_of_refused_requests_is_returned_after_an_idle_period",
+        ),
+    ),
+    Mutation(
         "read_compressed_rows",
         "Compressed rows are refused before they are read.",
         "broker/smq_broker/rows/ipc_messages.py",
