@@ -19,7 +19,7 @@ class RequestLimit:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.refused_bytes = 0
-        """Of all requests that were refused. Flight has received them, and their freed memory stays with the process."""
+        """Of all requests that were refused. Flight has received them, and the process keeps their memory."""
 
     def check(self, request: Any) -> Any:
         """The same request. Raises InvalidRequest if it is too large, before it is copied or decoded."""

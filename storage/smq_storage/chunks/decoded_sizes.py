@@ -31,7 +31,8 @@ def _decoded_bytes(footer: pq.FileMetaData, group: int, column: int) -> int:
     chunk = footer.row_group(group).column(column)
     width = _width(footer, column)
     stored: int = chunk.total_uncompressed_size
-    return stored + _OFFSET_BYTES * chunk.num_values if width is None else max(stored, width * chunk.num_values)
+    values: int = chunk.num_values
+    return stored + _OFFSET_BYTES * values if width is None else max(stored, width * values)
 
 
 def _max_decoded_bytes(footer: pq.FileMetaData, group: int, column: int) -> int:

@@ -20,7 +20,8 @@ PART_BYTES = 8 * 1024 * 1024
 """Row groups are requested and decoded together while they have at most that many bytes."""
 
 DECODED_BYTES = 4 * PART_BYTES
-"""The same, for their bytes in memory: a few requested bytes may become many. A larger row group is decoded in parts."""
+"""The same, for their bytes in memory: a few requested bytes may become many. A larger row group is
+decoded in parts."""
 
 STREAMED_BYTES = 1024 * 1024
 """A row group that is decoded in parts is requested in such pieces of each column, if it has more bytes in the file."""
@@ -128,9 +129,7 @@ def select_row_groups(
             yield part
             part, size = RowGroups([], first, first, []), 0
         begin = part.first if part.numbers else first
-        part = RowGroups(
-            [*part.numbers, number], begin, end, _merge([*part.ranges, *ranges]), part.decoded + decoded
-        )
+        part = RowGroups([*part.numbers, number], begin, end, _merge([*part.ranges, *ranges]), part.decoded + decoded)
         size += group_size
     if part.numbers:
         yield part

@@ -37,8 +37,8 @@ ROW_GROUP_BYTES = 8 << 20
 Long rows reach that before ``ROW_GROUP_ROWS``."""
 
 MAX_ROW_GROUP_BYTES = 8 * ROW_GROUP_BYTES
-"""A file is no upload if a row group of several rows may take more in memory. That leaves room for types that are larger
-in Parquet than in Arrow."""
+"""A file is no upload if a row group of several rows may take more in memory. That leaves room for types that are
+larger in Parquet than in Arrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class UploadFooter:
 class ParsedUpload:
     """An upload's Parquet footer: its columns, and ``(rows, lowest partition, highest partition)`` per row group.
 
-    The partitions of a row group are None where the writer stored no statistics. No row group of several rows takes more
-    than ``largest`` bytes in memory.
+    The partitions of a row group are None where the writer stored no statistics. No row group of several rows takes
+    more than ``largest`` bytes in memory.
     """
 
     footer: UploadFooter

@@ -551,9 +551,7 @@ MUTATIONS = (
         RULES,
         "if upload.largest > MAX_ROW_GROUP_BYTES:",
         "if False:",
-        (
-            f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_stream_goes_on[a row group that is large in memory]",
-        ),
+        (f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_stream_goes_on[a large row group]",),
     ),
     Mutation(
         "count_values_that_repeat_once",

@@ -51,7 +51,9 @@ class Brokers(JournaledBrokers):
     def write_file(self, name: str, table: pa.Table, **options: Any) -> Reference:
         """A reference to a file that a program of its own wrote, with a true footer of an upload."""
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, table.schema, **{"use_dictionary": False, "compression": "zstd"} | options) as writer:
+        with pq.ParquetWriter(
+            sink, table.schema, **{"use_dictionary": False, "compression": "zstd"} | options
+        ) as writer:
             writer.write_table(table)
             writer.add_key_value_metadata({KEY: to_json(self.upload.footer).decode()})
         data = sink.getvalue()
@@ -252,7 +254,10 @@ BAD: dict[str, tuple[str, Callable[[Brokers], Reference]]] = {
         "footer",
         lambda it: it.write_file("o.parquet", pa.concat_tables([it.upload.table] * 2)),
     ),
-    "a row group that is large in memory": ("row_groups", lambda it: it.write_file("o.parquet", large(it.upload.table))),
+    "a large row group": (
+        "row_groups",
+        lambda it: it.write_file("o.parquet", large(it.upload.table)),
+    ),
     "values that repeat": (
         "row_groups",
         lambda it: it.write_file("o.parquet", large(it.upload.table, 15 << 20), use_dictionary=["value"]),

@@ -114,7 +114,7 @@ def test_few_rows_of_a_large_row_group_are_decoded_in_parts(
     assert max(part.nbytes for _, part in whole) < 3 << 20
     assert pa.concat_tables([part for _, part in whole]).column("value").equals(upload.table.column("value"))
     some = list(read_referenced_rows(store, rows, 1095, 1105))
-    assert [first for first, _ in some][0] == 1095 and all(a + t.num_rows == b for (a, t), (b, _) in pairwise(some))
+    assert some[0][0] == 1095 and all(a + t.num_rows == b for (a, t), (b, _) in pairwise(some))
     values = pa.concat_tables([part for _, part in some]).column("value")
     assert values.equals(upload.table.column("value").slice(995, 10))
 
