@@ -60,16 +60,16 @@ class TypedLines:
     def read(self, block: bytes, first_line: int) -> pa.Table:
         """The rows of a block of whole lines. Raises SchemaMismatch with the number of the line."""
         # Of a value that is no object, Arrow makes a row of nulls, and of a first one it makes a crash.
-        objects_only = self._arrow_reads_all and not _OTHER_LINE.search(block)
-        found = self._read_at_once(block) if objects_only else None
+        objects = _count_objects(block) if self._arrow_reads_all else None
+        found = None if objects is None else self._read_at_once(block, objects)
         if found is not None:
             return found
         rows = RowTable(self._schema, self._ignore_unknown)
         lines(block, first_line, rows.add)
         return rows.table()
 
-    def _read_at_once(self, block: bytes) -> pa.Table | None:
-        """None if some line needs, or deserves, to be looked at alone."""
+    def _read_at_once(self, block: bytes, objects: int) -> pa.Table | None:
+        """None if some line needs, or deserves, to be looked at alone. ``objects``: how many lines begin with one."""
         try:
             found = pajson.read_json(
                 io.BytesIO(block),
@@ -80,7 +80,7 @@ class TypedLines:
             columns = [found.column(f.name).cast(f.type) for f in self._schema]
         except pa.ArrowInvalid:
             return None
-        if found.num_rows != len(_LINE.findall(block)):
+        if found.num_rows != objects:
             return None  # an object on several lines, or several on one
         for field, column in zip(self._schema, columns, strict=True):
             if not field.nullable and column.null_count:
@@ -89,6 +89,15 @@ class TypedLines:
             if pa.types.is_floating(field.type) and pc.any(pc.is_inf(column)).as_py():
                 return None
         return pa.Table.from_arrays(columns, names=self._schema.names)
+
+
+def _count_objects(block: bytes) -> int | None:
+    """How many lines begin with an object; None if some line begins otherwise."""
+    # Counting takes a fifth of the time of the patterns, which are for indented and empty lines.
+    objects = block.count(b"\n{") + block.startswith(b"{")
+    if objects == block.count(b"\n") + (not block.endswith(b"\n")):
+        return objects
+    return None if _OTHER_LINE.search(block) else len(_LINE.findall(block))
 
 
 def _arrow_reads(type_: pa.DataType) -> bool:

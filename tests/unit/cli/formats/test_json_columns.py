@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from smq.cli.files import json_columns
 from smq.cli.files.json_rows import json_line, python_rows
 from smq.cli.files.sources import InputFormat, Reading, tables
 from smq_core.errors import SchemaMismatch
@@ -193,6 +194,18 @@ def test_a_line_that_is_no_object_is_refused_wherever_it_is(line: bytes, before:
 
     with pytest.raises(SchemaMismatch, match=f"^line {number}: "):
         list(tables("-", InputFormat.JSON, SIMPLE, io.BytesIO(before + line + after)))
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\n{"a": 2}\n', '{"a": 1}\n{"a": 2}', '{"a": 1}\r\n{"a": 2}\r\n'])
+def test_usual_lines_are_counted_without_patterns(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    for pattern in ("_LINE", "_OTHER_LINE"):
+        monkeypatch.setattr(json_columns, pattern, None)
+
+    assert read(text, SIMPLE) == [{"a": 1, "b": None}, {"a": 2, "b": None}]
+
+
+def test_indented_and_empty_lines_are_read() -> None:
+    assert read('\n  {"a": 1}\n\n\t{"a": 2}\n \n', SIMPLE) == [{"a": 1, "b": None}, {"a": 2, "b": None}]
 
 
 def test_an_object_on_several_lines_is_refused() -> None:
