@@ -38,6 +38,13 @@ def test_a_port_that_cannot_be_is_named(port: str) -> None:
             check(f"127.0.0.1:{port}", HANG_GUARD)
 
 
+@pytest.mark.parametrize("address", ["foo", "foo:", "foo:bar", ""])
+def test_what_is_no_address_is_named(address: str) -> None:
+    for check, who in ((check_leader, "leader"), (check_relay, "relay")):
+        with pytest.raises(Unavailable, match=f"no {who} at {address}: an address is host:port"):
+            check(address, HANG_GUARD)
+
+
 def test_the_first_address_that_connects_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         check_leader(f"127.0.0.1:99999,127.0.0.1:{server.getsockname()[1]}", HANG_GUARD)
