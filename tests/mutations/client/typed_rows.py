@@ -207,6 +207,17 @@ MUTATIONS = (
         ("tests/unit/client/producing/test_parquet_batches.py::test_times_of_all_years_are_exact",),
     ),
     Mutation(
+        "open_a_file_with_int96_for_each_row_group",
+        "A file with times of INT96 is opened twice, whatever it has.",
+        "client/smq/producing/uploads/parquet_files.py",
+        "functools.cache(lambda: opened.enter_context(self._open(NANOS)))",
+        "lambda: opened.enter_context(self._open(NANOS))",
+        (
+            "tests/unit/client/producing/test_parquet_batches.py"
+            "::test_a_file_is_opened_once_and_once_more_for_int96_and_closed",
+        ),
+    ),
+    Mutation(
         "end_at_a_time_that_python_does_not_have",
         "Whatever time is in a log can be read.",
         "storage/smq_storage/chunks/python_times.py",

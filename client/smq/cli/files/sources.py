@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -125,11 +126,12 @@ def _lines(lines: list[bytes], key_delimiter: str | None) -> pa.Table:
 def _parquet(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:
     # Reading Parquet starts at the end of the file, which a pipe does not offer.
     data = source if source.seekable() else pa.BufferReader(source.read())
-    file, nanos = (pq.ParquetFile(data, coerce_int96_timestamp_unit=unit) for unit in (MICROS, NANOS))
+    file = pq.ParquetFile(data, coerce_int96_timestamp_unit=MICROS)
     wanted = {c.name for c in columns} | (MESSAGE_COLUMNS.keys() if columns else set())  # without any: all
     names = [name for name in file.schema_arrow.names if not wanted or name in wanted]
     try:
-        for batch in read_batches(file, lambda: nanos, names, batch_size=BATCH_ROWS):
+        nanos = partial(pq.ParquetFile, data, coerce_int96_timestamp_unit=NANOS)
+        for batch in read_batches(file, nanos, names, batch_size=BATCH_ROWS):
             yield pa.Table.from_batches([batch])
     except InexactValue as problem:
         raise SchemaMismatch(f"column {problem.column}, row {problem.row + 1:,}: {problem.reason}") from None

@@ -22,7 +22,8 @@ MICROS, NANOS = "us", "ns"
 def read_batches(
     file: pq.ParquetFile, open_nanos: Callable[[], pq.ParquetFile], columns: Sequence[str] | None = None, **options: Any
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a file that was opened with MICROS; ``open_nanos`` opens it again, with NANOS.
+    """The batches of a file that was opened with MICROS; ``open_nanos`` opens it again, with NANOS,
+    which is done only if it has columns of INT96.
 
     ``columns`` and ``options`` are those of :meth:`pyarrow.parquet.ParquetFile.iter_batches`. A column of INT96 has
     microseconds or nanoseconds in each batch, whichever has all values. Raises InexactValue with column and row if

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -145,7 +147,15 @@ class ParquetSource:
             data = self.source.read(limit + 1)
         return data if len(data) <= limit else None
 
-    def _open(self, int96_unit: str = MICROS) -> pq.ParquetFile:
+    @contextlib.contextmanager
+    def _open(self, int96_unit: str = MICROS) -> Iterator[pq.ParquetFile]:
+        file = self._open_file(int96_unit)
+        try:
+            yield file
+        finally:
+            file.close(force=self.open_url is not None)  # a program's own file object stays open
+
+    def _open_file(self, int96_unit: str) -> pq.ParquetFile:
         try:
             # With pre_buffer, Arrow would read whole row groups and keep them, and some files are one row group.
             source = self.source if self.open_url is None else self.open_url(self.name)
@@ -163,16 +173,18 @@ class ParquetSource:
 
     def _batches(self, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         first_row = 0
-        try:
-            for number in range(file.metadata.num_row_groups):
-                rows = _rows_at_a_time(file, number)
-                batches = read_batches(file, lambda: self._open(NANOS), batch_size=rows, row_groups=[number])
-                yield from (batch for batch in batches if batch.num_rows)
-                first_row += file.metadata.row_group(number).num_rows
-        except InexactValue as problem:
-            raise SchemaMismatch(f"{self.name}: {problem.located(first_row + problem.row)}") from None
-        except (pa.ArrowException, OSError) as error:
-            raise InvalidRequest(f"{self.name} cannot be read: {error}") from None
+        with contextlib.ExitStack() as opened:
+            open_nanos = functools.cache(lambda: opened.enter_context(self._open(NANOS)))
+            try:
+                for number in range(file.metadata.num_row_groups):
+                    rows = _rows_at_a_time(file, number)
+                    batches = read_batches(file, open_nanos, batch_size=rows, row_groups=[number])
+                    yield from (batch for batch in batches if batch.num_rows)
+                    first_row += file.metadata.row_group(number).num_rows
+            except InexactValue as problem:
+                raise SchemaMismatch(f"{self.name}: {problem.located(first_row + problem.row)}") from None
+            except (pa.ArrowException, OSError) as error:
+                raise InvalidRequest(f"{self.name} cannot be read: {error}") from None
 
     def _checked(
         self, part: pa.Table, encoder: BatchEncoder, key: str | None, first_row: int | None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from smq.cli.files.sources import InputFormat, tables
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.parquet_batches import MICROS, NANOS, exact_times, read_batches
 from smq.producing.uploads.parquet_files import ParquetSource
+from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
 
 LATE = datetime(9999, 12, 31, 23, 59, 59, 999_999)
@@ -21,10 +24,10 @@ NOW = datetime(2026, 5, 1, 12, 30, 0, 5)
 NANOSECOND = 1
 
 
-def file_of(values: list[object], type_: pa.DataType) -> io.BytesIO:
+def file_of(values: list[Any], type_: pa.DataType, old: bool = True) -> io.BytesIO:
     found = io.BytesIO()
     table = pa.table({"id": pa.array(range(len(values)), pa.int32()), "at": pa.array(values, type_)})
-    pq.write_table(table, found, use_deprecated_int96_timestamps=True, row_group_size=2)
+    pq.write_table(table, found, use_deprecated_int96_timestamps=old, row_group_size=2)
     return found
 
 
@@ -61,7 +64,7 @@ def test_lists_of_times_are_exact_or_refused() -> None:
     assert (caught.value.column, caught.value.row) == ("at", 1)
 
 
-def test_files_that_are_published_by_reference_haveexact_times() -> None:
+def test_files_that_are_published_by_reference_have_exact_times() -> None:
     columns = (Column("id", "int32"), Column("at", "timestamp[us]", nullable=True))
     encoder = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=columns)))
     source = ParquetSource.of(file_of([LATE, None, EARLY, NOW], pa.timestamp("us")), 0)
@@ -69,3 +72,43 @@ def test_files_that_are_published_by_reference_haveexact_times() -> None:
     found = [table for table, _ in source.read(encoder, None, 1 << 20)]
 
     assert [value for table in found for value in table["at"].to_pylist()] == [LATE, None, EARLY, NOW]
+
+
+@pytest.mark.parametrize(("old", "times"), [(True, 2), (False, 1)])
+def test_a_file_is_opened_once_and_once_more_for_int96_and_closed(old: bool, times: int) -> None:
+    columns = (Column("id", "int32"), Column("at", "timestamp[us]", nullable=True))
+    encoder = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=columns)))
+    data = file_of([NOW] * 8, pa.timestamp("us"), old=old).getvalue()
+    opened: list[io.BytesIO] = []
+
+    def open_url(_: str) -> io.BytesIO:
+        opened.append(io.BytesIO(data))
+        return opened[-1]
+
+    source = ParquetSource.of("s3://bucket/x.parquet", 0, open_url)
+    assert sum(table.num_rows for table, _ in source.read(encoder, None, 1 << 20)) == 8
+    assert [it.closed for it in opened] == [True] * times
+
+
+def test_a_file_object_of_the_program_stays_open() -> None:
+    encoder = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=(Column("id", "int32"),))))
+    file = file_of([NOW], pa.timestamp("us"))
+    with pytest.raises(SchemaMismatch):
+        ParquetSource.of(file, 0).check(encoder, None)
+    assert not file.closed
+
+
+def test_smq_publish_opens_a_file_again_only_for_int96(monkeypatch: pytest.MonkeyPatch) -> None:
+    units: list[str] = []
+
+    def opened(source: object, *, coerce_int96_timestamp_unit: str) -> pq.ParquetFile:
+        units.append(coerce_int96_timestamp_unit)
+        return original(source, coerce_int96_timestamp_unit=coerce_int96_timestamp_unit)
+
+    original = pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", opened)
+    for old in (False, True):
+        data = file_of([NOW] * 3, pa.timestamp("us"), old=old)
+        (table,) = tables("-", InputFormat.PARQUET, (), data)
+        assert table["at"].to_pylist() == [NOW] * 3
+    assert units == [MICROS, MICROS, NANOS]
