@@ -36,7 +36,7 @@ MUTATIONS = (
         "choose_new_ports_at_every_start",
         "A folder of `smq dev` keeps its ports.",
         "client/smq/cli/dev/cluster.py",
-        "is_free = former_host == host and former_port.isdigit() and are_free([int(former_port)], host)",
+        "is_free = former_host == host and are_free([former_port], host)",
         "is_free = False",
         ("tests/unit/cli/test_dev.py::test_a_folder_keeps_its_ports_unless_others_have_them",),
     ),
