@@ -35,6 +35,14 @@ MUTATIONS = (
         (TEST_COSTS,),
     ),
     Mutation(
+        "parse_manifests_of_the_folder_on_the_loop",
+        "The leader goes on while it parses a manifest.",
+        "operator/smq_operator/local/platform.py",
+        "return await asyncio.get_running_loop().run_in_executor(self._thread, run)",
+        "return run()",
+        ("tests/unit/operator/local/test_platform.py::test_no_call_reads_manifests_on_the_loop",),
+    ),
+    Mutation(
         "register_brokers_of_any_name",
         "A name is shown on terminals.",
         "operator/smq_operator/brokers/registry.py",

@@ -15,6 +15,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -31,6 +34,15 @@ log = structlog.get_logger(__name__)
 
 SCAN_INTERVAL_SECONDS = 0.5
 STOP_TIMEOUT_SECONDS = 20.0
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    topics: Mapping[str, DesiredTopic]
+    problems: list[Problem]
 
 
 class LocalPlatform:
@@ -54,7 +66,10 @@ class LocalPlatform:
         self._tasks = tasks
         self._count = settings.brokers
         self._names: list[str] = []
-        self._problems: list[Problem] = []
+        self._thread = ThreadPoolExecutor(1, "topic-manifests")
+        """Runs all calls of the manifests, one after the other."""
+        self._found = self._noticed = _Found({}, [])
+        """What the manifests say since the last call, and what the loop has noticed of that."""
 
     def _notify_changed(self) -> None:
         self._changed()
@@ -62,7 +77,7 @@ class LocalPlatform:
     async def start(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._manifests.folder.mkdir(parents=True, exist_ok=True)
-        self._scan()
+        await self._scan()
         self._processes.adopt()
         self.scale_brokers(self._count)
         self._tasks.supervise("topic-manifests", self._scan_loop)
@@ -76,44 +91,53 @@ class LocalPlatform:
     async def _scan_loop(self) -> None:
         while True:
             await asyncio.sleep(SCAN_INTERVAL_SECONDS)
-            self._scan()
+            await self._scan()
 
-    def _scan(self) -> None:
+    async def _scan(self) -> None:
         try:
-            changed = self._manifests.scan()
+            await self._run(self._manifests.scan)
         except OSError as error:
             log.error("topic_manifests.unreadable", folder=str(self._manifests.folder), message=str(error))
-            return
-        problems = self._manifests.problems()
-        for problem in problems:
-            if problem not in self._problems:
+
+    async def _run(self, call: Callable[[], Result]) -> Result:
+        """Runs a call of the manifests in their thread, because parsing may take most of a second."""
+
+        def run() -> Result:
+            try:
+                return call()
+            finally:
+                self._found = _Found(self._manifests.desired_topics(), self._manifests.problems())
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        finally:
+            self._notice_changes()
+
+    def _notice_changes(self) -> None:
+        before, self._noticed = self._noticed, self._found
+        for problem in self._noticed.problems:
+            if problem not in before.problems:
                 log.error("topic_manifest.rejected", file=problem.where, message=problem.message)
-        self._problems = problems
-        if changed:
+        if self._noticed != before:
             self._changed()
 
     def desired_topics(self) -> Mapping[str, DesiredTopic]:
-        return self._manifests.desired_topics()
+        return self._noticed.topics
 
     def problems(self) -> list[Problem]:
-        return self._problems
+        return self._noticed.problems
 
     async def apply(self, manifest: ManifestDocument, preview: bool = False) -> AppliedManifest:
-        done = self._manifests.apply(manifest, preview)
-        self._changed()
-        return done
+        return await self._run(lambda: self._manifests.apply(manifest, preview))
 
     async def delete(self, topic: str) -> None:
-        self._manifests.delete(topic)
-        self._changed()
+        await self._run(lambda: self._manifests.delete(topic))
 
     async def set_paused(self, topic: str, paused: bool) -> None:
-        self._manifests.set_paused(topic, paused)
-        self._changed()
+        await self._run(lambda: self._manifests.set_paused(topic, paused))
 
     async def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
-        self._manifests.change_spec(topic, before, patch)
-        self._changed()
+        await self._run(lambda: self._manifests.change_spec(topic, before, patch))
 
     def desired_brokers(self) -> int:
         return self._count

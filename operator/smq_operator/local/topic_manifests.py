@@ -80,6 +80,8 @@ class TopicManifests:
             return
         file = self._files[path.name] = _ManifestFile(stamp, desired=file.desired if file is not None else None)
         try:
+            if not path.is_file():  # reading from a pipe would wait for a writer
+                raise SpecRejected("is no file: remove it, or put a Topic manifest there")
             check_size(path.stat().st_size)
             file.desired = parse_manifest(path.read_text())
             check_annotations(file.desired)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def test_files_of_any_name_are_topics(manifests: TopicManifests, tmp_path: Path)
     assert manifests.scan()
     assert set(manifests.desired_topics()) == {"default/a", "default/b"}
     assert not manifests.scan(), "nothing changed since"
+
+
+def test_what_is_no_file_is_a_problem(manifests: TopicManifests, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    manifests.scan()
+    assert {problem.where for problem in manifests.problems()} == {"pipe.yaml", "folder.yaml"}
+    assert all("is no file: remove it" in problem.message for problem in manifests.problems())
 
 
 def test_apply_writes_one_file_and_keeps_to_it(manifests: TopicManifests, tmp_path: Path):
