@@ -181,8 +181,8 @@ def _struct(name: str, parts: list[str], depth: int) -> pa.DataType:
                 f"{shown(name)}: a struct has fields such as struct<name: type, name: type>, not {shown(part)}"
             )
         fields.append(pa.field(match[1], _arrow_type(match[2], depth)))
-    if len({field.name for field in fields}) < len(fields):
-        raise ValueError(f"{shown(name)}: each field of a struct needs a name of its own")
+    if len({field.name.lower() for field in fields}) < len(fields):  # Spark and others take such names for one
+        raise ValueError(f"{shown(name)}: each field of a struct needs a name of its own, not only in another case")
     return pa.struct(fields)
 
 

@@ -27,6 +27,7 @@ def test_unknown_types_are_refused_with_those_there_are(name: str) -> None:
         ("struct<a: int8, b: decimal256(9, 10)>", "the scale at most the precision"),
         ("struct<int8>", "struct<name: type, name: type>, not 'int8'"),
         ("struct<a: int8, a: int8>", "a name of its own"),
+        ("list<struct<a: int8, A: int8>>", "not only in another case"),
         ("list<int8>, list<int8>", "there is no type"),
         ("list<" * (MAX_DEPTH + 1) + "int8" + ">" * (MAX_DEPTH + 1), "deeper than 10 levels"),
     ],
