@@ -42,11 +42,12 @@ class BrokerStatusReporter:
         self._check_disk()
         hosted = self.registry.all()
         segments = [segment_report(it) for it in (*hosted, *self.recovered.acked_beyond_end())]
-        failing = [it.filer_failure for it in hosted if it.filer_failure.since is not None]
-        longest = min(failing, key=lambda it: it.since or 0.0, default=None)
+        now = time.monotonic()
+        failing = [it for it in (segment.filer_failure.lasting(now) for segment in hosted) if it is not None]
+        since, problem = min(failing, default=(now, ""))
         return pb.BrokerStatus(
-            filer_problem=longest.message if longest is not None else "",
-            filer_failing_seconds=time.monotonic() - (longest.since or 0.0) if longest is not None else 0.0,
+            filer_problem=problem,
+            filer_failing_seconds=now - since,
             broker=self.broker,
             incarnation=self.registry.incarnation,
             draining=self.registry.draining,

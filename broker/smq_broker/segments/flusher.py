@@ -145,6 +145,7 @@ class Flusher:
         if pending is None:
             return
         chunk, info = pending
+        hosted.filer_failure.began()
         try:
             with self._metrics.flush_seconds.time():
                 result = write_chunk(hosted, chunk, info)
@@ -158,6 +159,7 @@ class Flusher:
                     # The segment was fenced meanwhile: the sealer reads whether the chunk was applied.
                     machine.chunk_failed()
             if not isinstance(error, StoreUnavailable):
+                hosted.filer_failure.answered()
                 raise
             self._metrics.store_errors.inc()
             hosted.filer_failure.failed(error.message)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smq import BrokerInfo
+from smq import BrokerInfo, ProblemInfo
 from smq.cli.app import app
 from smq.cli.broker_states import explanations, present
 from smq.cli.commands import brokers as command
@@ -32,6 +32,9 @@ class FakeClient:
     def admin(self) -> FakeClient:
         return self
 
+    def problems(self) -> list[ProblemInfo]:
+        return [ProblemInfo("filer", "the filer takes no writes since 10:00:00 UTC (the leader: 507)")]
+
     def brokers(self) -> list[BrokerInfo]:
         return LISTED
 
@@ -52,6 +55,7 @@ def test_each_broker_is_listed_once_with_the_cause_of_its_last_end(monkeypatch: 
     assert [line.split()[:2] for line in lines] == [["a", "alive"], ["b", "ended"], ["c", "alive"]]
     assert f"{KILLED}, " in lines[0] and "its process had ended, " in lines[1] and lines[2].endswith("–")
     assert "recovered" not in ran.stderr and "ended: a process that has ended" in ran.stderr
+    assert "the filer takes no writes since 10:00:00 UTC: `smq topic list`" in ran.stderr.replace("\n", " ")
 
 
 def test_former_processes_are_listed_if_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

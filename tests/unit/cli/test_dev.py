@@ -20,7 +20,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+import smq
 from smq.cli.app import app
+from smq.cli.commands import dev as dev_command
 from smq.cli.connection import session
 from smq.cli.dev import background, processes
 from smq.cli.dev import cluster as dev_cluster
@@ -389,3 +391,27 @@ def test_the_port_of_s3_can_be_chosen(tmp_path: Path) -> None:
 def test_an_address_in_use_names_its_option() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(InvalidRequest, match="with --http"):
         dev_cluster._free_address(f"127.0.0.1:{server.getsockname()[1]}", "--http")
+
+
+def test_the_status_names_an_outage_of_the_filer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Leader:
+        def __enter__(self) -> Leader:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def admin(self) -> Leader:
+            return self
+
+        def problems(self) -> list[smq.ProblemInfo]:
+            return [smq.ProblemInfo("filer", "the filer takes no writes since 10:00:00 UTC (the leader: 507)")]
+
+    record = DevRecord(1, 0.0, "127.0.0.1:7070", 3, 6, "s3://smq", "http://x", "http://y", True)
+    monkeypatch.setattr(smq, "connect", lambda *_, **__: Leader())
+    assert "takes no writes since 10:00:00 UTC" in dev_command.filer_problem(record)
+
+    def unreachable(*_: object, **__: object) -> Leader:
+        raise Unavailable("no leader")
+
+    monkeypatch.setattr(smq, "connect", unreachable)
+    assert not dev_command.filer_problem(record)

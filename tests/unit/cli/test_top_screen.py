@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
-from smq import BrokerInfo, DecisionInfo, SegmentInfo, SegmentLoad, TopicInfo
+from smq import BrokerInfo, Condition, DecisionInfo, ProblemInfo, SegmentInfo, SegmentLoad, TopicInfo
+from smq.cli.filer_outage import filer_notice
 from smq.cli.output.dashboard import (
     MAX_BROKERS,
     MAX_SEGMENTS,
@@ -144,3 +146,21 @@ def test_many_topics_do_not_fill_the_picture() -> None:
     text = text_of(render(crowd(0, 10, topics=40), SegmentRates(), width=80))
 
     assert text.count("ready") == MAX_TOPICS and f"and {40 - MAX_TOPICS} less busy topics" in text
+
+
+def filer(status: str) -> tuple[Condition, ...]:
+    return (Condition("FilerAvailable", status, "Reason", "message"),)
+
+
+def test_a_filer_that_takes_no_writes_is_named() -> None:
+    topic = replace(snapshot(0, 0).topics[0], conditions=filer("True"))
+    well = ClusterSnapshot(0, (topic,), (), ())
+    assert "FilerAvailable" not in text_of(render(well, SegmentRates(), width=80))
+    problem = ProblemInfo("filer", "the filer takes no writes since 10:00:00 UTC (the leader: 507). Replicated topics")
+    topic = replace(topic, conditions=filer("False"))
+    text = text_of(render(ClusterSnapshot(0, (topic,), (), (), (problem,)), SegmentRates(), width=80))
+    assert "the filer takes no writes since 10:00:00 UTC: `smq topic list` says why" in text
+
+
+def test_other_problems_are_no_outage_of_the_filer() -> None:
+    assert not filer_notice([ProblemInfo("document x", "unreadable")])

@@ -12,6 +12,7 @@ from smq.cli.broker_states import by_name, explanations, last_end
 from smq.cli.connection.filer_watch import filer_problem_of_leader
 from smq.cli.connection.session import client, command, out, print_note
 from smq.cli.connection.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, wait_until
+from smq.cli.filer_outage import filer_notice
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, state
 from smq_core.model.units import format_size
 
@@ -31,7 +32,7 @@ def list_brokers(
 ) -> None:
     """List the brokers, with their segments and memory, and why the last process of each ended."""
     with client() as connected:
-        brokers = connected.admin().brokers()
+        brokers, problems = connected.admin().brokers(), connected.admin().problems()
     processes = by_name(brokers)
     shown = [b for found in processes.values() for b in (found if former else found[:1])]
     now = time.time_ns() // 1000
@@ -57,6 +58,8 @@ def list_brokers(
         wide=["INCARNATION"],
     )
     if output in (Output.TABLE, Output.WIDE):
+        if notice := filer_notice(problems):
+            print_note(notice)
         for line in explanations(shown):
             print_note(line)
 

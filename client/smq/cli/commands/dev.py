@@ -13,6 +13,7 @@ from rich.text import Text
 
 from smq.cli.connection.session import DEFAULT_LEADER_ADDRESS, CommandFailed, out, reported, say
 from smq.cli.dev.status import DevRecord, read_failure, write_failure
+from smq.cli.filer_outage import filer_notice
 from smq.cli.output import formatting
 from smq_core.errors import SmqError
 from smq_storage.process.shutdown import stop_signals
@@ -26,6 +27,8 @@ app = typer.Typer(add_completion=False, invoke_without_command=True, no_args_is_
 Folder = Annotated[Path, typer.Option("--dir", help="The folder of the data, which stays after this command.")]
 DEFAULT_FOLDER = Path(".smq")
 READY_TIMEOUT_SECONDS = 120.0
+STATUS_SECONDS = 2.0
+"""How long `smq dev status` waits for the leader, which answers much sooner or not at all."""
 
 
 class _Stopped(BaseException):
@@ -131,6 +134,19 @@ def status(folder: Folder = DEFAULT_FOLDER) -> None:
     out.print(f"{'running' if record.ready else 'starting'} (process {process.pid})")
     for line in _where(record, folder):
         out.print(line)
+    if problem := filer_problem(record):
+        out.print(f"  problem    {problem}", style="bold red")
+
+
+def filer_problem(record: DevRecord) -> str:
+    """What the leader says of the filer; empty if it is well, or if the leader does not answer."""
+    import smq
+
+    try:
+        with smq.connect(record.leader, timeout=STATUS_SECONDS) as client:
+            return filer_notice(client.admin().problems())
+    except SmqError:
+        return ""
 
 
 @app.command()

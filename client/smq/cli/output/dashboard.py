@@ -15,12 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from smq.cli.broker_states import present
+from smq.cli.filer_outage import filer_notice
 from smq.cli.output import formatting
 from smq.cli.output.rendering import Cell, phase, state, table, yes
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:
-    from smq import Admin, BrokerInfo, DecisionInfo, SegmentInfo, TopicInfo
+    from smq import Admin, BrokerInfo, DecisionInfo, ProblemInfo, SegmentInfo, TopicInfo
 
 COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_cyan", "bright_magenta", "bright_yellow")
 RATE_WINDOW_SECONDS = 4.0
@@ -40,11 +41,12 @@ class ClusterSnapshot:
     topics: Sequence[TopicInfo]
     brokers: Sequence[BrokerInfo]
     decisions: Sequence[DecisionInfo]
+    problems: Sequence[ProblemInfo] = ()
 
 
 def take_snapshot(admin: Admin, at: float) -> ClusterSnapshot:
     """Reads the present state from the leader. Raises Unavailable."""
-    return ClusterSnapshot(at, admin.topics(), admin.brokers(), admin.decisions())
+    return ClusterSnapshot(at, admin.topics(), admin.brokers(), admin.decisions(), admin.problems())
 
 
 @dataclass(slots=True)
@@ -77,7 +79,8 @@ class SegmentRates:
 def render(snapshot: ClusterSnapshot, rates: SegmentRates, *, width: int, decisions: int = 6) -> RenderableType:
     """Renders the whole screen, ``width`` columns wide."""
     color = {b.name: COLORS[i % len(COLORS)] for i, b in enumerate(sorted(snapshot.brokers, key=lambda b: b.name))}
-    parts: list[RenderableType] = []
+    notice = filer_notice(snapshot.problems)
+    parts: list[RenderableType] = [Text(f"{notice}\n", style="bold red")] if notice else []
     busiest = sorted(snapshot.topics, key=lambda t: -sum(rates.of(s.name)[1] for s in t.segments))[:MAX_TOPICS]
     for topic in (t for t in snapshot.topics if t in busiest):
         is_dense = len(topic.segments) > width // MIN_COLUMNS_PER_SEGMENT
@@ -155,7 +158,7 @@ def _topic_line(topic: TopicInfo, rates: SegmentRates) -> Text:
 def _issues(topic: TopicInfo) -> Iterator[str]:
     """The conditions that need attention. ``Ready`` is shown in a place of its own."""
     for condition in topic.conditions:
-        if condition.type == "Balanced":
+        if condition.type in ("Balanced", "FilerAvailable"):
             if condition.status == "False":
                 yield condition.reason
         elif condition.type != "Ready" and condition.is_true:

@@ -9,6 +9,7 @@ import pytest
 
 from smq_broker.rows.payloads import Payload
 from smq_broker.segments import flusher as flushing
+from smq_broker.segments.filer_failure import UNANSWERED_SECONDS, FilerFailure
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable
 from smq_core.model.entities import ChunkInfo
@@ -242,3 +243,17 @@ def test_producers_that_wait_for_memory_stall_their_segment(monkeypatch: pytest.
     assert hosted.stalled_seconds() >= 20
     hosted._refused_last -= 10
     assert not hosted.stalled_seconds(), "the producer gave up"
+
+
+def test_a_write_without_an_answer_counts_before_its_timeout() -> None:
+    failure = FilerFailure()
+    failure.began()
+    began = failure.write_began
+    assert began is not None
+    assert failure.lasting(began + UNANSWERED_SECONDS - 0.1) is None
+    assert failure.lasting(began + UNANSWERED_SECONDS) == (began, "the write of a chunk has no answer yet")
+    failure.failed("no answer in time")
+    assert failure.lasting(began) == (began, "no answer in time"), "since the write began"
+    failure.began()
+    failure.answered()
+    assert failure.lasting(began + 100) is None
