@@ -71,6 +71,15 @@ class AlteredTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveredTopic:
+    """What a recovery found, which documents it has written (or would write), and what nobody knows, as texts."""
+
+    found: tuple[str, ...]
+    writes: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """One condition of a topic, such as Ready, HotPartition or SealBlocked.
 
@@ -454,6 +463,19 @@ class Admin:
         Raises InvalidRequest if the broker does not drain, and on Kubernetes, where deleting its Pod does the same.
         """
         self._leader.call("UndrainBroker", lpb.DrainBrokerRequest(broker=broker))
+
+    def recover_topic(self, topic: str, *, preview: bool = False, accept_loss: bool = False) -> RecoveredTopic:
+        """Writes a lost layout or uid of a topic anew, from what the filer and the brokers still have.
+
+        preview: only look, and return what would be written.
+        accept_loss: also if acked messages may be lost with brokers that do not answer.
+
+        A document that is there is never replaced. Raises InvalidRequest if nothing is missing, or if messages may be
+        lost and that is not accepted; Unavailable.
+        """
+        request = lpb.RecoverTopicRequest(topic=self._topic(topic), preview=preview, accept_loss=accept_loss)
+        reply = self._leader.call("RecoverTopic", request)
+        return RecoveredTopic(tuple(reply.found), tuple(reply.writes), tuple(reply.unknown))
 
     def accept_loss(self, topic: str, segment: str) -> None:
         """Lets a blocked seal finish without the replicas that do not answer. Messages that only they hold are lost."""

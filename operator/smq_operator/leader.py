@@ -36,6 +36,7 @@ from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.loss_recorder import LossRecorder
 from smq_operator.reconcile.manual_requests import ManualRequests
+from smq_operator.reconcile.topic_recovery import TopicRecovery
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.events import TopicEvents
@@ -200,6 +201,9 @@ def build_leader(
         store_settings,
         clock,
     )
+    recovery = TopicRecovery(
+        topics, registry, brokers, assignments, decisions, warm_up, store, retry_policy, clock, owner
+    )
     admin_service = AdminService(
         readiness,
         platform,
@@ -216,6 +220,7 @@ def build_leader(
         clock,
         garbage_collector.filer_clock,
         cleanup.max_pin_age_us,
+        recovery,
     )
     publish_service = PublishService(
         readiness, topics, publishes, store, clock, retry_policy, cleanup.max_upload_age_us

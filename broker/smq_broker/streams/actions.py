@@ -18,10 +18,18 @@ from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.streams.producer_claims import ProducerClaims
 from smq_core.errors import InvalidRequest, NotHosted
+from smq_core.model.entities import TopicSchema
 from smq_core.model.names import shown
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import check_protocol, outcome_to_pb, segment_from_pb, topic_from_pb
+from smq_proto.wire import (
+    check_protocol,
+    outcome_to_pb,
+    segment_from_pb,
+    segment_to_pb,
+    topic_from_pb,
+    topic_to_pb,
+)
 
 Action = Callable[[object, Any], Message | None]
 
@@ -57,6 +65,7 @@ class Actions:
             "claim": (self._claim, "ClaimProducer -> ClaimedProducer"),
             "locate": (self._locate, "LocateRequest -> LocateReply"),
             "status": (self._status, "nothing -> BrokerStatus"),
+            "segments": (self._segments, "HostedSegmentsRequest -> HostedSegments"),
         }
 
     def run(self, name: str, body: object, context: Any) -> Message | None:
@@ -142,3 +151,17 @@ class Actions:
 
     def _status(self, _: object, __: Any) -> Message:
         return self._reporter.status()
+
+    def _segments(self, body: object, _: Any) -> Message:
+        """From them the leader rebuilds a layout that was lost."""
+        request = parse(pb.HostedSegmentsRequest, body)
+        hosted = [it for it in (*self._registry.all(), *self._recovered.unsealed()) if it.topic.uid == request.uid]
+        return pb.HostedSegments(
+            segments=[
+                pb.OpenSegment(
+                    topic=topic_to_pb(it.topic, TopicSchema(it.segment.schema_version, it.topic.spec.schema)),
+                    segment=segment_to_pb(it.segment),
+                )
+                for it in hosted
+            ]
+        )

@@ -40,6 +40,8 @@ from smq_core.sealing.seal_coordinator import SealBlocked
 OPEN_RETRY_DELAY: Micros = 500 * MILLISECOND
 STORE_RETRY_DELAY: Micros = 200 * MILLISECOND
 MAX_REJECTED_REQUESTS = 100
+FAILED_READ_RETRY_DELAY: Micros = SECOND
+"""After a read of a known layout that failed. The file may be gone, and is noticed soon when it is back."""
 RESYNC_AFTER: Micros = 30 * SECOND
 """The interval of reading the layout again, because a former leader's PUT may land after the first read.
 
@@ -282,6 +284,7 @@ class TopicReconciler:
     def read_failed(self, now: Micros) -> None:
         self._layout_read_pending = False
         self._retry_at = now + STORE_RETRY_DELAY
+        self._read_at = now + FAILED_READ_RETRY_DELAY - RESYNC_AFTER
 
     def layout_put(self, layout: Layout, etag: str) -> None:
         self._layout_put_pending, self._layout_in_flight = False, None

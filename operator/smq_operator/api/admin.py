@@ -23,6 +23,7 @@ from smq_operator.reconcile.manual_requests import (
     ManualRequests,
     wait_until_written,
 )
+from smq_operator.reconcile.topic_recovery import TopicRecovery
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.adoption import retire
 from smq_operator.reconcile.topics.directory import TopicDirectory, full_name
@@ -79,6 +80,7 @@ class AdminService:
     clock: Clock
     filer_clock: FilerClock
     max_pin_age: Micros
+    recovery: TopicRecovery
 
     @unary_handler
     async def ApplyTopic(self, request: lpb.ApplyTopicRequest) -> lpb.ApplyTopicReply:
@@ -162,6 +164,12 @@ class AdminService:
                 f"state from the filer ({managed.problem or 'the filer does not respond'}). Try again"
             )
         return managed.topic
+
+    @unary_handler
+    async def RecoverTopic(self, request: lpb.RecoverTopicRequest) -> lpb.RecoverTopicReply:
+        report = await self.recovery.recover(request.topic, preview=request.preview, accept_loss=request.accept_loss)
+        self.queue.enqueue(self.topics.topic(request.topic))
+        return lpb.RecoverTopicReply(found=report.found, writes=report.writes, unknown=report.unknown)
 
     @unary_handler
     async def PauseScaling(self, request: lpb.PauseScalingRequest) -> lpb.Empty:

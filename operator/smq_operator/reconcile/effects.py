@@ -100,7 +100,7 @@ class EffectRunner:
     # ---- the layout
 
     async def _read_layout(self, managed: ManagedTopic, reconciler: TopicReconciler) -> None:
-        topic = reconciler.topic
+        topic, was_known = reconciler.topic, reconciler.layout is not None
         try:
             found, known = await self._store.run(_read, topic, not managed.index_read, self._retry_policy)
         except Exception as error:
@@ -109,15 +109,14 @@ class EffectRunner:
                 managed.quarantine(error, self._problems)
             reconciler.read_failed(self._now())
             return
-        hosted = reconciler.layout is None and found is None and self._host_of(topic.uid)
-        if hosted or (found is None and managed.desired.was_created):
-            why = f"broker {hosted} hosts segments of it" if hosted else "the status of its resource has segments"
+        why = "" if found is not None else self._not_new(managed, reconciler, was_known)
+        if why:
             managed.quarantine(topic_traces.missing(paths.layout(topic.name, topic.uid), why), self._problems)
             reconciler.read_failed(self._now())
             return
         managed.clear_quarantine(self._problems)
         if reconciler.layout is not None and (found is None or found[0].version < reconciler.layout.version):
-            # The read began before the last PUT, or the reply was stale, or the file was deleted.
+            # The read began before the last PUT, or the reply was stale.
             log.warning(
                 "layout.stale", topic=topic.name, known=reconciler.layout.version, found=found and found[0].version
             )
@@ -129,6 +128,15 @@ class EffectRunner:
             return
         managed.merge_index(known)
         reconciler.layout_read(found)
+
+    def _not_new(self, managed: ManagedTopic, reconciler: TopicReconciler, was_known: bool) -> str:
+        """What shows that the topic had a layout; empty if nothing does."""
+        if was_known:
+            return "this leader has read the file before"
+        hosted = self._host_of(reconciler.topic.uid)
+        if hosted and reconciler.layout is None:
+            return f"broker {hosted} hosts segments of it"
+        return "the status of its resource has segments" if managed.desired.was_created else ""
 
     async def _put_layout(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: PutLayout) -> None:
         managed.pending_layout = effect.layout

@@ -72,10 +72,10 @@ def segment_blocked(snapshot: TopicSnapshot, segment: str, commands: Commands) -
 
 
 def _ready(snapshot: TopicSnapshot, commands: Commands) -> Condition:
+    if snapshot.unreadable is not None:
+        message = f"{snapshot.unreadable}; restore the file. Brokers continue with the segments that they host"
+        return _condition("Ready", "Unknown", "DocumentUnreadable", message)
     if snapshot.layout is None:
-        if snapshot.unreadable is not None:
-            message = f"{snapshot.unreadable}; restore the file. Brokers continue with the segments that they host"
-            return _condition("Ready", "Unknown", "DocumentUnreadable", message)
         reason = snapshot.waiting_reason or snapshot.rejection
         if not snapshot.layout_read:
             reason = reason or "the leader has not read the topic's layout from the filer yet"

@@ -529,6 +529,18 @@ class OpenSegment(_message.Message):
     max_upload_age: int
     def __init__(self, protocol: _Optional[int] = ..., topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., incarnation: _Optional[str] = ..., max_upload_age: _Optional[int] = ...) -> None: ...
 
+class HostedSegmentsRequest(_message.Message):
+    __slots__ = ("uid",)
+    UID_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    def __init__(self, uid: _Optional[str] = ...) -> None: ...
+
+class HostedSegments(_message.Message):
+    __slots__ = ("segments",)
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[OpenSegment]
+    def __init__(self, segments: _Optional[_Iterable[_Union[OpenSegment, _Mapping]]] = ...) -> None: ...
+
 class OpenedSegment(_message.Message):
     __slots__ = ("credit",)
     CREDIT_FIELD_NUMBER: _ClassVar[int]

@@ -500,6 +500,26 @@ class ExportTopicReply(_message.Message):
     settings: _containers.RepeatedCompositeFieldContainer[ExportTopicReply.Setting]
     def __init__(self, manifest: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[ExportTopicReply.Setting, _Mapping]]] = ...) -> None: ...
 
+class RecoverTopicRequest(_message.Message):
+    __slots__ = ("topic", "preview", "accept_loss")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    preview: bool
+    accept_loss: bool
+    def __init__(self, topic: _Optional[str] = ..., preview: _Optional[bool] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+
+class RecoverTopicReply(_message.Message):
+    __slots__ = ("found", "writes", "unknown")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    found: _containers.RepeatedScalarFieldContainer[str]
+    writes: _containers.RepeatedScalarFieldContainer[str]
+    unknown: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, found: _Optional[_Iterable[str]] = ..., writes: _Optional[_Iterable[str]] = ..., unknown: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class PauseScalingRequest(_message.Message):
     __slots__ = ("topic", "paused")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -175,6 +175,11 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.SegmentRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
+        self.RecoverTopic = channel.unary_unary(
+                '/smq.v1.Leader/RecoverTopic',
+                request_serializer=smq_dot_v1_dot_leader__pb2.RecoverTopicRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.RecoverTopicReply.FromString,
+                _registered_method=True)
 
 
 class LeaderServicer:
@@ -368,6 +373,13 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecoverTopic(self, request, context):
+        """writes a lost layout or uid of a topic anew
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LeaderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -510,6 +522,11 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.AcceptLoss,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.SegmentRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            ),
+            'RecoverTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoverTopic,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.RecoverTopicRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.RecoverTopicReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1268,6 +1285,33 @@ class Leader:
             '/smq.v1.Leader/AcceptLoss',
             smq_dot_v1_dot_leader__pb2.SegmentRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecoverTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/RecoverTopic',
+            smq_dot_v1_dot_leader__pb2.RecoverTopicRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.RecoverTopicReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,6 +11,9 @@ from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.deleted_topics import read_deleted_topic
 from smq_storage.object_store.store import Store
 
+_REBUILT = ("_layout.json", "_current.json")
+"""What `smq topic recover` can write anew. Everything else has to come from a backup."""
+
 
 def check_new(store: Store, topic: str, uid: str) -> None:
     """Raises CorruptDocument if the topic has no layout, but an index, segments or groups: its layout is lost."""
@@ -32,4 +35,7 @@ def check_unused(store: Store, topic: str, wanted: str | None) -> None:
 
 def missing(path: str, why: str) -> CorruptDocument:
     """The error for a document that is missing although the topic is not new."""
-    return CorruptDocument(f"{path} is missing, although the topic is not new: {why}", path=path)
+    topic, _, name = path.rpartition("/")
+    topic = "/".join(topic.split("/")[:2]).removeprefix("default/")
+    advice = f". `smq topic recover {topic}` rebuilds it" if name in _REBUILT else ""
+    return CorruptDocument(f"{path} is missing, although the topic is not new: {why}{advice}", path=path)

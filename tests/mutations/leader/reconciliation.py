@@ -20,6 +20,7 @@ TEST_COLLECTION = "tests/unit/operator/cleanup/test_garbage_collection.py"
 TEST_PINS = "tests/unit/operator/cleanup/test_reader_pins.py"
 TEST_SKEW = "tests/unit/operator/cleanup/test_clock_skew.py"
 TEST_TERMINATION = "tests/unit/operator/kube/test_termination_tracker.py"
+TEST_REBUILT = "tests/unit/core/reconcile/test_layout_recovery.py"
 TEST_LOST = "tests/unit/operator/reconcile/test_lost_documents.py"
 TEST_DOCUMENTS = "tests/unit/operator/cleanup/test_unreadable_documents.py"
 PROOFS = "operator/smq_operator/kube/termination.py"
@@ -478,8 +479,8 @@ MUTATIONS = (
         "begin_anew_while_brokers_host_segments",
         "A topic of which a broker hosts segments is not new.",
         "operator/smq_operator/reconcile/effects.py",
-        "hosted = reconciler.layout is None and found is None and self._host_of(topic.uid)",
-        'hosted = ""',
+        "        hosted = self._host_of(reconciler.topic.uid)\n",
+        '        hosted = ""\n',
         (f"{TEST_LOST}::test_a_topic_whose_folder_was_deleted_is_not_new_while_brokers_host_it",),
     ),
     Mutation(
@@ -490,7 +491,74 @@ MUTATIONS = (
         "        pass\n",
         (f"{TEST_LOST}::test_the_first_page_of_the_index_is_created_with_the_layout",),
     ),
+    Mutation(
+        "lead_on_without_the_layout_in_the_filer",
+        "A layout that vanishes under a leader is named.",
+        "operator/smq_operator/reconcile/effects.py",
+        "        if was_known:\n",
+        "        if False:\n",
+        (f"{TEST_LOST}::test_a_layout_that_vanishes_under_a_leader_is_named_and_comes_back_from_its_memory",),
+    ),
+    Mutation(
+        "be_ready_without_the_layout_in_the_filer",
+        "Ready says which document is missing, also while the leader has the layout in memory.",
+        "operator/smq_operator/status/topic_conditions.py",
+        "    if snapshot.unreadable is not None:\n",
+        "    if snapshot.unreadable is not None and snapshot.layout is None:\n",
+        (f"{TEST_LOST}::test_a_layout_that_vanishes_under_a_leader_is_named_and_comes_back_from_its_memory",),
+    ),
+    Mutation(
+        "recover_without_consent",
+        "A recovery that may lose messages needs consent.",
+        "operator/smq_operator/reconcile/topic_recovery.py",
+        "        if report.unknown and not accept_loss:\n",
+        "        if False:\n",
+        (f"{TEST_LOST}::test_a_recover_that_may_lose_messages_needs_consent",),
+    ),
+    Mutation(
+        "recover_segments_that_no_broker_has_as_whole",
+        "A segment that no broker has may have lost messages.",
+        "core/smq_core/reconcile/layout_recovery.py",
+        '            self._unknown.append(f"{name}: acked',
+        '            self._found.append(f"{name}: acked',
+        (
+            f"{TEST_REBUILT}::test_a_segment_that_no_broker_has_may_have_lost_messages[unsealed chain]",
+            f"{TEST_LOST}::test_a_recover_that_may_lose_messages_needs_consent",
+        ),
+    ),
+    Mutation(
+        "take_a_sealed_segment_for_one_that_accepts_messages",
+        "A segment without a known successor that is sealed leaves a gap.",
+        "core/smq_core/reconcile/layout_recovery.py",
+        "            if name not in followed and not is_sealed:\n",
+        "            if name not in followed:\n",
+        (f"{TEST_REBUILT}::test_partitions_without_any_segment_get_a_new_one_under_a_new_name",),
+    ),
+    Mutation(
+        "forget_the_sealed_sibling_of_a_merge",
+        "Segments that are merged leave the layout together.",
+        "core/smq_core/reconcile/layout_recovery.py",
+        "        self._add_sealed_siblings()\n",
+        "",
+        (f"{TEST_REBUILT}::test_a_sealed_segment_that_waits_for_the_other_one_of_its_merge_is_in_the_layout",),
+    ),
+    Mutation(
+        "use_the_next_number_after_a_recovery",
+        "A segment that nobody knows any more keeps its name.",
+        "core/smq_core/reconcile/layout_recovery.py",
+        "SKIPPED_NUMBERS = 1000\n",
+        "SKIPPED_NUMBERS = 0\n",
+        (f"{TEST_REBUILT}::test_numbers_of_segments_that_nobody_knows_are_skipped",),
+    ),
     # ---- the filer
+    Mutation(
+        "wait_for_the_timeout_of_a_filer_that_hangs",
+        "A write without an answer counts as an outage before its timeout.",
+        "broker/smq_broker/segments/filer_failure.py",
+        "        if began is None or now - began < UNANSWERED_SECONDS:\n",
+        "        if True:\n",
+        ("tests/unit/broker/segments/test_flusher.py::test_a_write_without_an_answer_counts_before_its_timeout",),
+    ),
     Mutation(
         "be_ready_while_producers_wait",
         "Ready follows what producers meet.",

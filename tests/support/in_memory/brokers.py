@@ -14,13 +14,13 @@ import pyarrow as pa
 from google.protobuf.message import Message
 
 from smq_core.errors import JournalIncomplete, NotHosted, Unavailable, WrongIncarnation
-from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
+from smq_core.model.entities import Replica, SealOutcome, Segment, Topic, TopicSchema
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb, topic_from_pb
+from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb, segment_to_pb, topic_from_pb, topic_to_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema, message_schema
 from smq_storage.object_store.conditional_writes import WriteConflict
@@ -49,6 +49,7 @@ class FakeBroker:
     held: dict[tuple[str, str], SegmentReplica] = field(default_factory=dict)
     never: set[tuple[str, str]] = field(default_factory=set)
     topics: dict[tuple[str, str], Topic] = field(default_factory=dict)
+    segments: dict[tuple[str, str], Segment] = field(default_factory=dict)
 
     def open(self, topic: Topic, segment: Segment) -> None:
         key = (topic.uid, segment.name)
@@ -64,7 +65,17 @@ class FakeBroker:
             segment.durability,
             segment.predecessors,
         )
-        self.held[key], self.topics[key] = SegmentReplica(config), topic
+        self.held[key], self.topics[key], self.segments[key] = SegmentReplica(config), topic, segment
+
+    def hosted(self, uid: str) -> pb.HostedSegments:
+        found = pb.HostedSegments()
+        for process in (self, *self.recovered.values()):
+            for key in (key for key in process.held if key[0] == uid):
+                schema = TopicSchema(process.segments[key].schema_version, process.topics[key].spec.schema)
+                found.segments.add(
+                    topic=topic_to_pb(process.topics[key], schema), segment=segment_to_pb(process.segments[key])
+                )
+        return found
 
     def seal(self, request: pb.SealSegment) -> SealOutcome:
         if request.incarnation != self.replica.incarnation:
@@ -173,6 +184,8 @@ class FakeFleet:
                     raise WrongIncarnation("another process")
                 broker.open(topic_from_pb(request.topic), segment_from_pb(request.segment))
                 return pb.OpenedSegment().SerializeToString()
+            case pb.HostedSegmentsRequest():
+                return broker.hosted(request.uid).SerializeToString()
             case pb.SealSegment(only_flush=True):
                 return b""
             case pb.SealSegment():

@@ -48,6 +48,7 @@ EXPECTED = {
     "ProducerFenced",
     "PublishedRange",
     "Receipt",
+    "RecoveredTopic",
     "ReferenceRejected",
     "SchemaMismatch",
     "SegmentInfo",

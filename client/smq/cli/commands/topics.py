@@ -10,6 +10,7 @@ from rich.text import Text
 
 from smq.cli.commands.compact import compact
 from smq.cli.commands.create import create
+from smq.cli.commands.recover import recover
 from smq.cli.commands.topic_changes import alter, export
 from smq.cli.commands.verify import verify
 from smq.cli.connection.filer_watch import filer_named
@@ -169,7 +170,7 @@ def resume_scaling(topic: TopicName) -> None:
         out.print(f"topic {topic}: autoscaling is active")
 
 
-for _command in (create, export, verify, compact):
+for _command in (create, export, verify, compact, recover):
     app.command()(_command)
 app.command(cls=ListCommand)(alter)
 

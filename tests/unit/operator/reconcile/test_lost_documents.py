@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from smq_operator.brokers.registry import BrokerRegistry
+from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
+from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
+from support.virtual_time import now as virtual_now
 from support.virtual_time import virtual_time
 from support.waiting import wait_until
 
@@ -101,3 +103,85 @@ async def test_the_first_page_of_the_index_is_created_with_the_layout():
 
 def test_no_broker_hosts_a_topic_that_is_unknown() -> None:
     assert BrokerRegistry(FakePlatform()).host_of("uid") == ""
+
+
+def delete_documents(it: OneTopic, uid: str, *kinds: str) -> None:
+    for kind in kinds:
+        it.store.delete(paths.layout(NAME, uid) if kind == "layout" else paths.current(NAME))
+
+
+async def recover(leader: LeaderInMemory, **options: bool) -> lpb.RecoverTopicReply:
+    await wait_until(lambda: leader.sync._warm_up.over and bool(leader.registry.alive(virtual_now())))
+    reply = await leader.call("RecoverTopic", lpb.RecoverTopicRequest(topic=NAME, **options))
+    assert isinstance(reply, lpb.RecoverTopicReply)
+    return reply
+
+
+def rows_of(store: Store, uid: str) -> dict[str, int]:
+    """How many messages the sealed segments have, by name."""
+    return {entry.name: entry.end for entry in sealed_index.read(store, NAME, uid)}
+
+
+@pytest.mark.parametrize("kinds", [("layout",), ("current",), ("layout", "current")], ids=["layout", "uid", "both"])
+@virtual_time
+async def test_a_lost_document_is_rebuilt_with_what_journals_hold(kinds: tuple[str, ...]):
+    it = OneTopic()
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].is_stable and leader.tasks.idle)
+        topic, layout = leader.topics[NAME].topic, leader.topics[NAME].layout
+        assert topic is not None and layout is not None
+        it.fleet.write(topic.uid, layout.segments[0], 7)
+    it.fleet.restart(next(iter(it.fleet.brokers.values())))
+    delete_documents(it, topic.uid, *kinds)
+    later = it.leader()
+    async with running_leader(later):
+        await wait_until(lambda: NAME in later.topics and later.topics[NAME].unreadable is not None)
+        assert "`smq topic recover t`" in later.condition(NAME, "Ready").message
+        planned = await recover(later, preview=True)
+        assert len(planned.writes) == len(kinds) and not planned.unknown
+        assert later.topics[NAME].unreadable is not None, "a preview changes nothing"
+        done = await recover(later)
+        assert done.writes == planned.writes or "layout" in kinds
+        await wait_until(lambda: later.topics[NAME].is_stable and later.tasks.idle)
+        await wait_until(lambda: rows_of(it.store, topic.uid) == {layout.segments[0].name: 7})
+        assert not later.topics[NAME].lost_ranges() and not later.tasks.problems.all()
+        with pytest.raises(RpcAborted, match="nothing was changed"):
+            await recover(later)
+
+
+@virtual_time
+async def test_a_recover_that_may_lose_messages_needs_consent():
+    it = OneTopic()
+    uid = await it.create()
+    delete_documents(it, uid, "layout")
+    it.store.put(paths.group(NAME, uid, "g"), b'{"generation":1,"positions":{"t-0-16-0":3}}')
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].unreadable is not None)
+        with pytest.raises(RpcAborted, match="--accept-loss"):
+            await recover(leader)
+        assert not any(found.path == paths.layout(NAME, uid) for found in it.store.list(""))
+        await recover(leader, accept_loss=True)
+        await wait_until(lambda: leader.topics[NAME].is_stable and leader.tasks.idle)
+        await wait_until(lambda: rows_of(it.store, uid) == {"t-0-16-0": 0})
+        assert leader.topics[NAME].lost_ranges()["t-0-16-0"].upto == 3, "the group has read three messages of it"
+
+
+@virtual_time
+async def test_a_layout_that_vanishes_under_a_leader_is_named_and_comes_back_from_its_memory():
+    it = OneTopic()
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].is_stable and leader.tasks.idle)
+        topic, layout = leader.topics[NAME].topic, leader.topics[NAME].layout
+        assert topic is not None and layout is not None
+        for found in list(it.store.list(paths.topic_folder(NAME, topic.uid))):
+            if not found.path.endswith("_topic.json"):
+                it.store.delete(found.path)
+        await wait_until(lambda: leader.condition(NAME, "Ready").reason == "DocumentUnreadable")
+        assert paths.layout(NAME, topic.uid) in leader.condition(NAME, "Ready").message
+        assert "this leader has the layout in memory" in (await recover(leader)).found
+        await wait_until(lambda: leader.condition(NAME, "Ready").status == "True")
+        after = leader.topics[NAME].layout
+        assert after is not None and after.segments == layout.segments
