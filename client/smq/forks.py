@@ -6,13 +6,16 @@ messages would vanish there, and a call would wait for ever.
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import weakref
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from smq_core.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
 
 
 class Tracked(Protocol):
@@ -21,27 +24,36 @@ class Tracked(Protocol):
     def close(self) -> None: ...
 
 
-T = TypeVar("T", bound=Tracked)
+class EndsInFork(Protocol):
+    """What waits for outcomes, which never come in a fork."""
 
-_tracked: weakref.WeakKeyDictionary[Any, Callable[[Any, InvalidRequest], None] | None] = weakref.WeakKeyDictionary()
+    def end_in_fork(self, error: InvalidRequest) -> None: ...
+
+
+_tracked: weakref.WeakKeyDictionary[Any, weakref.ref[EndsInFork] | None] = weakref.WeakKeyDictionary()
 
 
 _parent: int | None = None
 """The process of which this one is a fork, if it had a client before."""
 
 
-def track(opened: T, end_in_fork: Callable[[T, InvalidRequest], None] | None = None) -> None:
+def track(opened: Tracked, inside: EndsInFork | None = None) -> None:
     """From now on every use of ``opened`` in a fork of this process raises InvalidRequest. Its ``close`` does nothing.
 
-    Before that, a fork calls ``end_in_fork`` with ``opened`` and the error.
+    A fork calls ``inside.end_in_fork`` with that error. ``inside`` is a part of ``opened``, and lives as long.
     """
     _register()
-    _tracked[opened] = end_in_fork
+    _tracked[opened] = None if inside is None else weakref.ref(inside)
 
 
 @cache
 def _register() -> None:
     os.register_at_fork(after_in_child=_end_in_fork)
+
+
+def renew(lock: threading.Lock) -> None:
+    """Releases a lock in a fork, where its holder may be a thread that does not exist."""
+    lock._at_fork_reinit()  # type: ignore[attr-defined]  # as the locks of the standard library are
 
 
 def check_process() -> None:
@@ -53,10 +65,16 @@ def check_process() -> None:
 def _end_in_fork() -> None:
     global _parent
     _parent = parent = os.getppid()
-    for opened, end_in_fork in list(_tracked.items()):
-        if end_in_fork is not None:
-            end_in_fork(opened, error_in_fork(type(opened).__name__, parent))
-        opened.__class__ = _class_in_fork(type(opened), parent)
+    opened = [(it, type(it), inside) for it, inside in _tracked.items()]
+    for one, kind, _ in opened:  # first, because nothing may prevent that a use is an error
+        one.__class__ = _class_in_fork(kind, parent)
+    for _, kind, inside in opened:
+        part = None if inside is None else inside()
+        if part is not None:
+            try:
+                part.end_in_fork(error_in_fork(kind.__name__, parent))
+            except Exception:
+                log.exception("the deliveries of a %s could not be ended in this fork", kind.__name__)
     _tracked.clear()
 
 

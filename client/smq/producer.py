@@ -141,7 +141,7 @@ class Producer:
             lambda: self._engine.failure is not None,
         )
         view.add_listener(self._on_layout_changed)
-        track(self, lambda it, error: it._batcher.end_in_fork(error))
+        track(self, self._batcher)
 
     def __repr__(self) -> str:
         named = f", id {self.producer_id!r}, epoch {self.epoch}" if self.epoch else ""
@@ -354,7 +354,8 @@ class Producer:
         # Capacity for the whole table is reserved at once if it can be: then all of it is sent, or nothing.
         fits = sum(part.nbytes for part in parts) <= self._engine.max_in_flight
         states: list[DeliveryState] = []
-        for together in [parts] if fits else [[part] for part in parts]:
+        # A table without rows needs no capacity, and waits for none.
+        for together in [parts] if fits and parts else [[part] for part in parts]:
             try:
                 self._submit_parts(encoder, together, key_column, states)
             except SmqError as error:

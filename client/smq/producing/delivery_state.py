@@ -106,6 +106,12 @@ class DeliveryState:
         self._errors.append(error)
         return self._set(chosen, len(self._errors) - 1, _FAILED)
 
+    def end_in_fork(self, error: BaseException) -> None:
+        """Marks all rows failed that are not resolved, in a fork. What waits and what calls back is not there."""
+        self._wake = self._callbacks = None
+        self.failed(None, error)
+        self.left = 0  # also if a thread was about to set it
+
     def _arrays(self) -> None:
         if self._offsets is None:
             self._offsets = np.full(self.rows, _PENDING, np.int64)

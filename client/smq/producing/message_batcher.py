@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from time import time_ns
 
+from smq.forks import renew
 from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.batching.message_group import MessageGroup, MessageSpan
 from smq.producing.batching.partitioning import SubBatch
@@ -273,11 +274,12 @@ class MessageBatcher:
                 state.wait(-1, max(0.0, deadline - time.monotonic()))
 
     def end_in_fork(self, error: BaseException) -> None:
-        """This is the copy in a forked process. Its threads and locks are of no use; its deliveries fail."""
+        """This is the copy in a forked process, where its threads do not exist. Its deliveries fail."""
+        renew(self.engine.lock)  # which deliveries take, also those that have their outcome
         if self._current is not None:
             self._current.delivery_state.set_row_count(len(self._current))
         for state in self._delivery_states:
-            state.failed(None, error)
+            state.end_in_fork(error)
 
     @property
     def full(self) -> bool:

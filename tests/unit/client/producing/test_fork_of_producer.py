@@ -1,0 +1,105 @@
+"""What a fork finds of a producer whose threads were in the middle of something."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from smq import forks
+from smq.forks import track
+from smq.producer import Producer
+from smq.producing.delivery_state import TableDelivery
+from smq_core.errors import InvalidRequest
+from support.in_memory.producer_streams import producer_of, stream
+from support.in_memory.topic import TopicInMemory
+from support.waiting import HANG_GUARD, eventually
+
+# Python warns of what these tests look at.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+@pytest.fixture
+def producer(driven_streams: None) -> Iterator[Producer]:
+    """One that has sent a message, which has no ack yet."""
+    with producer_of(TopicInMemory()) as made:
+        made.write(pa.table({"value": [b"x"]}))
+        stream(0).opened()
+        eventually(lambda: stream(0).written == [0])
+        yield made
+        stream(0).ack(0, 0)
+
+
+def exit_code_of_fork(check: Callable[[], None]) -> int:
+    """That of a fork which ends after ``check``: 0, or 1 if it raises. One that hangs is killed by SIGALRM."""
+    pid = os.fork()
+    if pid == 0:
+        import signal
+
+        code = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(int(HANG_GUARD / 5))
+            check()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome(producer: Producer) -> None:
+    (state,) = producer._batcher._delivery_states
+    delivery = TableDelivery([state])
+    with pytest.raises(TimeoutError):
+        delivery.result(0.01)  # from now on somebody has waited
+
+    def check() -> None:
+        with pytest.raises(InvalidRequest, match="is a fork"):
+            producer.send(b"in the fork")
+        with pytest.raises(InvalidRequest, match="is a fork"):
+            delivery.result()
+
+    assert exit_code_of_fork(check) == 0
+
+
+def test_deliveries_end_in_a_fork_although_a_thread_of_the_parent_has_the_lock(producer: Producer) -> None:
+    (state,) = producer._batcher._delivery_states
+    delivery = TableDelivery([state])
+
+    def check() -> None:
+        with pytest.raises(InvalidRequest, match="is a fork"):
+            delivery.result()
+        assert delivery.exception() is not None
+
+    with producer._engine.lock:
+        code = exit_code_of_fork(check)
+    assert code == 0
+
+
+def test_what_fails_in_a_fork_does_not_keep_others_usable() -> None:
+    class Broken:
+        def close(self) -> None: ...
+
+        def end_in_fork(self, error: InvalidRequest) -> None:
+            raise ValueError("broken")
+
+    class Later:
+        def close(self) -> None: ...
+
+        def use(self) -> None: ...
+
+    broken, later = Broken(), Later()
+    track(broken, broken)
+    track(later)
+    assert broken in forks._tracked
+
+    def check() -> None:
+        with pytest.raises(InvalidRequest, match="is a fork"):
+            later.use()
+
+    assert exit_code_of_fork(check) == 0
