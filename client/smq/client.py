@@ -506,11 +506,16 @@ class Client:
     def close(self) -> None:
         """Closes producers (which first deliver their messages), consumers and the connections. Repeatable.
 
-        Raises the first error of a message that the program has not got from its delivery.
+        Raises the first error of a message that the program has not got from its delivery. Raises InvalidRequest in a
+        delivery callback, and changes nothing.
         """
         self._close(None)
 
     def _close(self, error: BaseException | None) -> None:
+        if self._runtime is not None:
+            from smq.producing.callbacks import refuse_to_wait
+
+            refuse_to_wait()  # before anything changes, so that a later close delivers the messages
         with self._lock:
             if self._closed:
                 return

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from smq_core.errors import SmqError
-
 
 class Closable(Protocol):
     def close(self) -> None: ...
@@ -21,7 +19,7 @@ def close_all(opened: Iterable[Closable], error: BaseException | None = None) ->
     for one in opened:
         try:
             one.close()
-        except SmqError as failure:
+        except Exception as failure:  # also one of the program's own callbacks, such as on_revoked
             if raised is None:
                 raised = failure
             elif failure is not raised:

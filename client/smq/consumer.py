@@ -214,10 +214,14 @@ class Consumer:
 
         Segments that have moved to another member are left out; that member reads them again from the last commit. So
         is what was read before an administrator has set the group's positions. Raises InvalidRequest without a group,
-        and for a position beyond what was returned; Unavailable if no leader answers.
+        after ``close``, and for a position beyond what was returned; Unavailable if no leader answers.
         """
         if self._membership is None:
             raise InvalidRequest("a consumer without a group cannot commit; pass group to client.consumer()")
+        if self._membership.has_left:
+            raise InvalidRequest(
+                "the consumer is closed, and its group gives its segments to other members: commit before"
+            )
         with self._changed:
             if positions is None:
                 wanted = self._member.uncommitted
@@ -355,15 +359,23 @@ class Consumer:
             self._changed.notify_all()
         self._view.remove_listener(self._on_layout_changed)
         self._monitor.close()
-        if self._membership is not None:
-            try:
-                with self._changed:
-                    self._events.revoke_all()
-                self._deliver_events()
-                if self._auto_commit is True:
-                    self._try_commit(self._member.finished)
-            finally:
-                self._membership.leave()
+        try:
+            if self._membership is not None:
+                self._leave_group(self._membership)
+        finally:
+            self._end_fetchers()
+
+    def _leave_group(self, membership: GroupMembership) -> None:
+        try:
+            with self._changed:
+                self._events.revoke_all()
+            self._deliver_events()
+            if self._auto_commit is True:
+                self._try_commit(self._member.finished)
+        finally:
+            membership.leave()
+
+    def _end_fetchers(self) -> None:
         with self._changed:
             fetchers = self._reads.fetchers.take_all()
         deadline = time.monotonic() + CLOSE_SECONDS

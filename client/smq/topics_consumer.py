@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from smq.batch import Batch
+from smq.closing import close_all
 from smq.consumer import Consumer
 from smq.forks import track
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, UnknownTopic
@@ -159,8 +160,7 @@ class TopicsConsumer:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for consumer in list(self._consumers.values()):
-            consumer.close()
+        close_all(list(self._consumers.values()))
 
     def __enter__(self) -> TopicsConsumer:
         return self

@@ -31,8 +31,10 @@ class _OpenProducers:
         self._open.add(one)
 
     def flush(self) -> None:
+        """Once for each: with multiprocessing, the main process gets here twice."""
         if self._pid == os.getpid():
-            for one in list(self._open):
+            opened, self._open = list(self._open), weakref.WeakSet()
+            for one in opened:
                 one.flush_at_exit()
 
 

@@ -246,6 +246,22 @@ MUTATIONS = (
         "        return self._ended.ends\n",
         (f"{TEST_CONSUMER_GROUPS}::test_a_heartbeat_reads_awaited_commits_with_the_lock",),
     ),
+    Mutation(
+        "commit_after_close",
+        "A commit after close is an error.",
+        CONSUMER,
+        "        if self._membership.has_left:",
+        "        if False:",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_commit_after_close_is_an_error_and_does_not_join_again",),
+    ),
+    Mutation(
+        "join_a_group_again_after_leaving_it",
+        "A member that has left does not join again.",
+        MEMBERSHIP,
+        "            if self.has_left:",
+        "            if False:",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_commit_after_close_is_an_error_and_does_not_join_again",),
+    ),
     # ---- positions
     Mutation(
         "accept_offsets_beyond_the_end",

@@ -334,8 +334,8 @@ MUTATIONS = (
         "commit_the_batch_that_the_program_is_at",
         "auto_commit commits a batch when the program has polled again.",
         CONSUMER,
-        "                    self._try_commit(self._member.finished)\n            finally",
-        "                    self._try_commit(self._member.uncommitted)\n            finally",
+        "            self._try_commit(self._member.finished)\n        finally",
+        "            self._try_commit(self._member.uncommitted)\n        finally",
         (f"{TEST_CONSUMER_GROUPS}::test_auto_commit_leaves_out_the_batch_that_the_program_was_at",),
     ),
     Mutation(

@@ -14,6 +14,8 @@ BATCHER = "client/smq/producing/message_batcher.py"
 TEST_ERRORS = "tests/unit/client/producing/test_errors_once.py"
 TEST_CALLBACKS = "tests/unit/client/producing/test_callbacks.py"
 TEST_FORK = "tests/integration/client/producing/test_fork.py"
+FORKS = "client/smq/forks.py"
+TEST_FORK_OF_PRODUCER = "tests/unit/client/producing/test_fork_of_producer.py"
 TEST_LOSSES = "tests/unit/client/consuming/test_consumer_losses.py"
 ENGINE = "client/smq/producing/engine.py"
 TEST_FENCED = "tests/unit/client/producing/test_fenced_outcomes.py"
@@ -25,7 +27,7 @@ MUTATIONS = (
         "send_the_rows_of_a_table_that_have_capacity",
         "A table is sent as a whole or not at all, if it fits into the capacity.",
         PRODUCER,
-        "for together in [parts] if fits else [[part] for part in parts]:",
+        "for together in [parts] if fits and parts else [[part] for part in parts]:",
         "for together in [[part] for part in parts]:",
         (f"{TEST_CAPACITY}::test_a_call_without_capacity_for_all_of_it_sends_nothing[write]",),
     ),
@@ -91,7 +93,7 @@ MUTATIONS = (
         VIEWS,
         "if (deleted := view.deleted) is not None:",
         "if (deleted := None) is not None:",
-        (f"{TEST_VIEWS}::test_a_deleted_topic_is_not_opened_again_by_what_is_known_of_it",),
+        (f"{TEST_VIEWS}::test_a_topic_that_proves_deleted_is_not_kept",),
     ),
     Mutation(
         "raise_at_the_close_what_a_delivery_has_raised",
@@ -169,9 +171,76 @@ MUTATIONS = (
         "use_a_client_in_a_fork",
         "Every call of a client in a fork is an error.",
         "client/smq/forks.py",
-        "        opened.__class__ = _class_in_fork(type(opened), parent)",
+        "        one.__class__ = _class_in_fork(kind, parent)",
         "        pass",
         (f"{TEST_FORK}::test_what_a_fork_does_with_its_parents_client_is_an_error",),
+    ),
+    Mutation(
+        "let_a_failure_in_a_fork_keep_others_usable",
+        "Every use of a client in a fork is an error, whatever fails there.",
+        FORKS,
+        "            except Exception:\n                log",
+        "            except ImportError:\n                log",
+        (f"{TEST_FORK_OF_PRODUCER}::test_what_fails_in_a_fork_does_not_keep_others_usable",),
+    ),
+    Mutation(
+        "notify_who_waits_in_the_parent",
+        "A fork ends the deliveries for which threads of its parent wait.",
+        STATE,
+        "        self._wake = self._callbacks = None\n",
+        "",
+        (f"{TEST_FORK_OF_PRODUCER}::test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome",),
+    ),
+    Mutation(
+        "keep_the_lock_of_a_thread_that_a_fork_does_not_have",
+        "A delivery in a fork does not wait for a lock that nobody releases.",
+        BATCHER,
+        "        renew(self.engine.lock)",
+        "        pass",
+        (f"{TEST_FORK_OF_PRODUCER}::test_deliveries_end_in_a_fork_although_a_thread_of_the_parent_has_the_lock",),
+    ),
+    Mutation(
+        "close_a_client_in_a_callback_that_cannot_wait",
+        "The close of a client changes nothing in a callback.",
+        "client/smq/client.py",
+        "            refuse_to_wait()",
+        "            pass",
+        (f"{TEST_CALLBACKS}::test_a_client_that_a_callback_closes_stays_open",),
+    ),
+    Mutation(
+        "leave_producers_open_after_an_error_of_the_program",
+        "The close of a client closes everything, although a callback of the program fails.",
+        "client/smq/closing.py",
+        "except Exception as failure:",
+        "except OSError as failure:",
+        (f"{TEST_ERRORS}::test_everything_is_closed_although_the_first_close_fails",),
+    ),
+    Mutation(
+        "flush_twice_at_exit",
+        "What ends without close is flushed once, with multiprocessing too.",
+        "client/smq/producing/exit_flush.py",
+        "opened, self._open = list(self._open), weakref.WeakSet()",
+        "opened = list(self._open)",
+        (
+            "tests/unit/client/producing/test_exit_flush.py::"
+            "test_each_is_flushed_once_although_multiprocessing_ends_the_program_too",
+        ),
+    ),
+    Mutation(
+        "let_an_empty_table_wait",
+        "A table without rows does not wait for capacity.",
+        PRODUCER,
+        "if fits and parts else",
+        "if fits else",
+        (f"{TEST_CAPACITY}::test_a_call_without_messages_does_not_wait_for_capacity[write]",),
+    ),
+    Mutation(
+        "keep_the_view_of_a_deleted_topic",
+        "A topic that was created again is located again.",
+        VIEWS,
+        "view.deleted is not None and not",
+        "False and not",
+        (f"{TEST_VIEWS}::test_a_topic_that_was_created_again_is_located_again",),
     ),
     Mutation(
         "end_a_program_without_its_messages",

@@ -131,6 +131,11 @@ class GroupMembership:
             uncommitted = {s: offset for s, offset in uncommitted.items() if s not in refused or s in assigned}
         raise Unavailable(f"the leader refused the commit of group {self._group} {COMMIT_ATTEMPTS} times: commit again")
 
+    @property
+    def has_left(self) -> bool:
+        """Whether ``leave`` was called. A member that has left does not join again."""
+        return self._stop.is_set()
+
     def leave(self) -> None:
         """Ends the heartbeats and leaves the group. If that call fails, the leader notices the missing heartbeats."""
         self._stop.set()
@@ -161,6 +166,8 @@ class GroupMembership:
     def _join(self, timeout: float | None = None) -> Mapping[str, int]:
         """Sends a heartbeat, and applies the assignment that it brings. Returns that."""
         with self._joining:
+            if self.has_left:
+                raise InvalidRequest("the consumer is closed")
             with self._lock:
                 acknowledged_generation = self._acknowledged_generation
             request = lpb.JoinGroupRequest(

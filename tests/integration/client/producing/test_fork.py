@@ -105,7 +105,8 @@ def test_what_ends_without_close_has_delivered_everything(
 ) -> None:
     cluster.create(topic)
     ran = run(program, cluster, topic)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "were not delivered" not in ran.stderr  # a slow delivery is announced
     with client.consumer(topic) as consumer:
         assert messages(consumer, 5) == [b"%d" % number for number in range(5)]
 

@@ -562,6 +562,31 @@ def test_close_commits_nothing_by_itself(bench: Bench) -> None:
     assert bench.leader.committed == {} and bench.leader.calls[-1][0] == "LeaveGroup"
 
 
+def test_a_commit_after_close_is_an_error_and_does_not_join_again(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.leader.failures["CommitPositions"] = [StaleGeneration("it has left")]
+    consumer.close()
+    with pytest.raises(InvalidRequest, match="closed"):
+        consumer.commit()
+    assert bench.leader.committed == {} and bench.leader.calls[-1][0] == "LeaveGroup"
+    assert consumer._membership is not None
+    with pytest.raises(InvalidRequest, match="closed"):
+        consumer._membership._join()
+    assert bench.leader.calls[-1][0] == "LeaveGroup"
+
+
+def test_a_callback_that_fails_does_not_keep_a_consumer_open(bench: Bench) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("of the program")
+
+    consumer = bench.open("g", on_revoked=fail)
+    with pytest.raises(ValueError, match="of the program"):
+        consumer.close()
+    assert bench.leader.calls[-1][0] == "LeaveGroup" and not bench.fetchers[0].alive
+
+
 def test_a_group_learns_of_a_loss_after_the_leader_failed_to_answer(bench: Bench) -> None:
     bench.leader.failures["GetPositions"] = [Unavailable("no leader")]
     lost = lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5)

@@ -108,6 +108,10 @@ def test_rows_that_are_dropped_are_logged_unless_this_client_has_published_their
     assert publish_at(publisher, 5).last_version == 5
     assert publish_at(publisher, 5).already_published, "a repeat by the client that has published it"
     assert not caplog.records
+    assert publish_at(publisher, 6).last_version == 6
+    assert publish_at(publisher, 5).already_published
+    (record,) = caplog.records
+    assert "not the one that this client published last" in record.getMessage(), "nothing is said of who has"
 
 
 def test_a_version_that_this_client_may_have_published_is_not_reported_as_anothers(

@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import smq
 from smq.producer import Producer
+from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.errors import InvalidRequest, Overloaded, SmqError
 from support.in_memory.producer_streams import producer_of, stream
 from support.in_memory.topic import TopicInMemory
@@ -50,6 +52,18 @@ def test_a_callback_that_would_wait_for_an_outcome_gets_an_error(producer: Produ
     error = outcome_in_callback(producer, wait)
     assert isinstance(error, InvalidRequest) and "cannot wait" in error.message
     assert not producer.closed, "it changes nothing"
+
+
+def test_a_client_that_a_callback_closes_stays_open(producer: Producer) -> None:
+    client = smq.connect("127.0.0.1:1")
+    client._runtime = runtime = ProducerRuntime(share_streams=False)
+    client._add(producer)
+    error = outcome_in_callback(producer, client.close)
+    assert isinstance(error, InvalidRequest) and "cannot wait" in error.message
+    assert not producer.closed and "closed" not in repr(client)
+    stream(0).ack(1, 1)
+    client.close()
+    assert producer.closed and client._runtime is runtime
 
 
 def test_a_callback_that_sends_without_capacity_gets_an_error_at_once(producer: Producer) -> None:

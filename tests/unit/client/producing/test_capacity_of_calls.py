@@ -28,7 +28,7 @@ Send = Callable[[Producer, int, int], Any]
 
 
 def write(producer: Producer, first: int, stop: int) -> Any:
-    return producer.write(pa.table({"value": [value(n) for n in range(first, stop)]}))
+    return producer.write(pa.table({"value": pa.array([value(n) for n in range(first, stop)], pa.binary())}))
 
 
 def send_many(producer: Producer, first: int, stop: int) -> Any:
@@ -82,6 +82,13 @@ def test_a_call_without_capacity_for_all_of_it_sends_nothing(producer: Producer,
     ack_all()
     assert again.result(HANG_GUARD).offsets.tolist() == list(range(10, 22))
     assert producer._engine.in_flight == 0
+
+
+@CALLS
+def test_a_call_without_messages_does_not_wait_for_capacity(producer: Producer, send: Send) -> None:
+    producer._engine.reserve_now(producer._engine.max_in_flight)
+    assert send(producer, 0, 0).result(0).offsets.tolist() == []
+    producer._engine.release(producer._engine.max_in_flight)
 
 
 @CALLS

@@ -10,7 +10,7 @@ import pytest
 from smq.closing import close_all
 from smq.producer import Producer
 from smq.producing import message_batcher
-from smq_core.errors import DeliveryTimeout, SmqError
+from smq_core.errors import DeliveryTimeout
 from support.in_memory.acking_engine import engine
 
 
@@ -83,7 +83,7 @@ def test_the_error_of_the_block_goes_on_and_names_those_of_the_close(producer: P
 
 
 class FakeClosable:
-    def __init__(self, error: SmqError | None = None) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.closed = False
 
@@ -95,7 +95,7 @@ class FakeClosable:
 
 def test_everything_is_closed_although_the_first_close_fails() -> None:
     """Else the messages of the other producers would be lost without an error."""
-    opened = [FakeClosable(DeliveryTimeout("first")), FakeClosable(), FakeClosable(DeliveryTimeout("third"))]
+    opened = [FakeClosable(DeliveryTimeout("first")), FakeClosable(), FakeClosable(ValueError("third"))]
     with pytest.raises(DeliveryTimeout, match="first") as raised:
         close_all(opened)
     assert all(it.closed for it in opened) and "third" in raised.value.__notes__[0]

@@ -85,12 +85,24 @@ def test_a_topic_that_cannot_be_located_is_not_kept_unless_another_call_waits_fo
         assert not view.closed
 
 
-def test_a_deleted_topic_is_not_opened_again_by_what_is_known_of_it(views: Views) -> None:
+def test_a_topic_that_proves_deleted_is_not_kept(views: Views) -> None:
     view = views.use("t")
-    view.deleted = UnknownTopic("it was deleted")
+    deleted = UnknownTopic("it was deleted")
+    view.wait_for_snapshot = lambda: setattr(view, "deleted", deleted)  # type: ignore[method-assign]
     with pytest.raises(UnknownTopic), views.views.lease("t"):
         pass
     assert view.closed and views.use("t") is not view
+
+
+def test_a_topic_that_was_created_again_is_located_again(views: Views) -> None:
+    former = views.use("t")
+    former.deleted = UnknownTopic("it was deleted")
+    assert views.use("t") is views.opened[1] and former.closed
+    used = views.use("t")
+    used.has_listeners, used.deleted = True, UnknownTopic("it was deleted")
+    with pytest.raises(UnknownTopic), views.views.lease("t"):
+        pass
+    assert not used.closed, "a producer or consumer has it still"
 
 
 def test_after_close_there_are_none(views: Views) -> None:
