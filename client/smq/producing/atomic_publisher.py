@@ -85,8 +85,9 @@ class AtomicPublisher:
         receipt = self._publish(view, claimed, version, upload, timeout, staged, one_off)
         if receipt.already_published and self._own_versions.get(claimed) != version:
             log.warning(
-                "version %d of app %r was published to %s before, and not by this client: the rows of this call are "
-                "dropped. The app's last version is %d. Rows that were not published before need a higher version",
+                "version %d of app %r was published to %s before, and it is not the one that this client published "
+                "last: the rows of this call are dropped. The app's last version is %d. Rows that were not published "
+                "before need a higher version",
                 version,
                 app,
                 view.name,

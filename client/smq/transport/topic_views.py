@@ -51,9 +51,15 @@ class TopicViews(Generic[V]):
         with self._lock:
             if self._closed:
                 raise InvalidRequest("the client is closed")
-            view = self._views.pop(topic, None) or self._open_view(topic)
+            view, former = self._views.pop(topic, None), None
+            if view is not None and view.deleted is not None and not self._is_used(topic, view):
+                view, former = None, view  # a topic of that name may have been created since
+            if view is None:
+                view = self._open_view(topic)
             self._views[topic] = view
             self._leases[topic] += 1
+        if former is not None:
+            former.close()
         is_located = False
         try:
             view.wait_for_snapshot()
