@@ -1,16 +1,24 @@
-"""Producers that are open when the program ends are flushed, because its threads do not keep a process alive."""
+"""Producers that are open when the program ends are flushed, because its threads do not keep a process alive.
+
+That happens twice. Python 3.12 starts no thread in functions of atexit, and a stream that is not open yet needs one: so
+what was sent is delivered when the main thread ends. What other threads send after that is delivered in atexit.
+"""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
+import threading
 import weakref
 from typing import Protocol
 
 
 class Open(Protocol):
     """What a producer has to deliver."""
+
+    def deliver_at_exit(self) -> None: ...
 
     def flush_at_exit(self) -> None: ...
 
@@ -26,9 +34,16 @@ class _OpenProducers:
         if self._pid != os.getpid():
             self._pid, self._open = os.getpid(), weakref.WeakSet()
             atexit.register(self.flush)
+            with contextlib.suppress(RuntimeError):  # the main thread has ended
+                threading._register_atexit(self._deliver)  # type: ignore[attr-defined]
             if "multiprocessing.process" in sys.modules:
                 _call_at_end_of_worker(self)
         self._open.add(one)
+
+    def _deliver(self) -> None:
+        if self._pid == os.getpid():
+            for one in list(self._open):
+                one.deliver_at_exit()
 
     def flush(self) -> None:
         """Once for each: with multiprocessing, the main process gets here twice."""
@@ -49,5 +64,5 @@ _producers = _OpenProducers()
 
 
 def flush_at_exit(one: Open) -> None:
-    """Calls its ``flush_at_exit`` when the program ends, if it is still there."""
+    """Calls its ``deliver_at_exit``, and later its ``flush_at_exit``, when the program ends, if it is still there."""
     _producers.add(one)

@@ -233,13 +233,17 @@ class MessageBatcher:
             self.closed = True
             return True
 
+    def deliver_at_exit(self) -> None:
+        """The main thread ends without ``close``. Other threads may send more."""
+        if not self.closed:
+            with contextlib.suppress(TimeoutError, KeyboardInterrupt):
+                self._wait_at_exit(time.monotonic() + self._timeout)
+
     def flush_at_exit(self) -> None:
         """The program ends without ``close``. Logs what was not delivered then."""
         if self.closed:
             return
-        deadline = time.monotonic() + self._timeout
-        with contextlib.suppress(TimeoutError, KeyboardInterrupt):
-            self._wait_at_exit(deadline)
+        self.deliver_at_exit()
         with self._lock:
             states = [*self._failed, *self._delivery_states]
         lost = sum(state.left + state.failures_not_raised() for state in states)

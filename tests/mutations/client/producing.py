@@ -248,7 +248,21 @@ MUTATIONS = (
         "client/smq/producing/exit_flush.py",
         "            atexit.register(self.flush)",
         "            pass",
-        (f"{TEST_FORK}::test_what_ends_without_close_has_delivered_everything[a program]",),
+        (
+            f"{TEST_FORK}::test_what_ends_without_close_has_delivered_everything"
+            "[a thread that goes on after the main one]",
+        ),
+    ),
+    Mutation(
+        "deliver_where_no_thread_starts",
+        "What was sent is delivered before Python starts no more threads.",
+        "client/smq/producing/exit_flush.py",
+        "                threading._register_atexit(self._deliver)",
+        "                pass",
+        (
+            f"{TEST_FORK}::test_what_ends_without_close_has_delivered_everything"
+            "[a program that starts no threads at its end]",
+        ),
     ),
     Mutation(
         "report_less_than_a_reader_had",

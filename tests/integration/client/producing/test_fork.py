@@ -27,6 +27,7 @@ with smq.connect(sys.argv[1]) as client:
 """
 
 
+@pytest.mark.slow
 def test_programs_that_are_started_by_fork_run(cluster: LocalCluster, client: smq.Client) -> None:
     assert client.admin().brokers(), "there is somebody to connect to"
     ran = subprocess.run([sys.executable, "-c", PROGRAM, cluster.address], capture_output=True, text=True)
@@ -99,7 +100,40 @@ worker.join()
 """
 
 
-@pytest.mark.parametrize("program", [WITHOUT_CLOSE, IN_A_WORKER], ids=["a program", "a process of multiprocessing"])
+IN_A_THREAD = """
+import sys, threading, smq
+
+producer = smq.connect(sys.argv[1]).producer(sys.argv[2], linger=30)
+
+def work():
+    threading.main_thread().join()
+    for number in range(5):
+        producer.send(b"%d" % number)
+
+threading.Thread(target=work).start()
+"""
+
+WITHOUT_NEW_THREADS = (
+    WITHOUT_CLOSE
+    + """
+import atexit, threading
+
+def start(thread):
+    raise RuntimeError("as Python 3.12 does in functions of atexit")
+
+atexit.register(setattr, threading.Thread, "start", start)
+"""
+)
+
+PROGRAMS = {
+    "a program": WITHOUT_CLOSE,
+    "a program that starts no threads at its end": WITHOUT_NEW_THREADS,
+    "a thread that goes on after the main one": IN_A_THREAD,
+    "a process of multiprocessing": IN_A_WORKER,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_what_ends_without_close_has_delivered_everything(
     cluster: LocalCluster, client: smq.Client, topic: str, program: str
 ) -> None:
@@ -111,6 +145,7 @@ def test_what_ends_without_close_has_delivered_everything(
         assert messages(consumer, 5) == [b"%d" % number for number in range(5)]
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_without_close_says_what_is_lost(own_cluster: LocalCluster) -> None:
     own_cluster.create("t")
     program = WITHOUT_CLOSE.replace("linger=30", "linger=30, timeout=3") + (
