@@ -29,6 +29,14 @@ TEST_PINNED = "tests/unit/storage/tables/test_pinned_reads.py"
 TEST_ABSENCE = "tests/unit/storage/test_absence.py"
 
 MUTATIONS = (
+    Mutation(
+        "accept_fields_that_differ_in_case_only",
+        "Readers of Parquet take such names for one.",
+        "storage/smq_storage/chunks/column_types.py",
+        "if len({field.name.lower() for field in fields})",
+        "if len({field.name for field in fields})",
+        ("tests/unit/storage/test_schemas.py",),
+    ),
     # ---- conditional writes
     Mutation(
         "take_a_conflict_for_own_success",
