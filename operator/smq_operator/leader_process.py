@@ -180,6 +180,7 @@ async def run_leader(
         metrics.exposition,
         DashboardPages(overview).add_to,
         lambda: f"ready, but {describe_outage(leader.health.filer)}" if leader.health.filer is not None else "",
+        settings.http_hosts.lower().replace(",", " ").split(),
     )
     leadership_lost = platform_started = False
     shutdown = Shutdown(lambda step, error: log.error("shutdown.step_failed", step=step, exc_info=error))

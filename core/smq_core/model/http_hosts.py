@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 
 _SUFFIXES = (".svc", ".local", ".internal", ".localhost")
-"""Of names that no public name server has. ``.svc`` may have the cluster's domain behind it."""
+"""Of names that no public name server has."""
 
 
-def is_cluster_host(header: str) -> bool:
+def is_cluster_host(header: str, others: Collection[str] = ()) -> bool:
     """Whether the header Host of an HTTP request names an address, a name without dots, or one inside a cluster.
+
+    ``others`` are further names, in lower case, which whoever runs the process has chosen.
 
     A web page can let its own name lead to an address in the network of whoever reads it. Then the browser would give
     the page what is served there. Addresses and private names cannot be claimed so.
@@ -21,5 +24,5 @@ def is_cluster_host(header: str) -> bool:
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return "." not in host or host.endswith(_SUFFIXES) or ".svc." in host
+        return "." not in host or host.endswith(_SUFFIXES) or host in others
     return True

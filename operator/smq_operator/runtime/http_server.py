@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -12,19 +12,14 @@ from smq_core.model.http_hosts import is_cluster_host
 from smq_operator.runtime.settings import host_port
 from smq_storage.process.listeners import create_listener
 
-
-@web.middleware
-async def _check_host(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuses a request that a web page sent to its own name, which leads here."""
-    if not is_cluster_host(request.headers.get("Host", "")):
-        return web.Response(text="use the address or the name in the cluster of this process\n", status=421)
-    return await handler(request)
+IDLE_SECONDS = 5.0
+"""How long a connection stays open after a request. A browser connects again."""
 
 
 class HttpServer:
     """``ready`` returns why the leader is not ready, or an empty text; ``metrics`` the exposition and its type.
 
-    ``add_pages`` adds further paths, for GET only.
+    ``add_pages`` adds further paths, for GET only. ``hosts`` are public names under which a proxy serves the pages.
     """
 
     def __init__(
@@ -33,18 +28,22 @@ class HttpServer:
         metrics: Callable[[], tuple[bytes, str]],
         add_pages: Callable[[web.UrlDispatcher], None] = lambda _: None,
         warning: Callable[[], str] = lambda: "",
+        hosts: Collection[str] = (),
     ) -> None:
         """``warning`` is what ``/readyz`` adds while the process is ready: its service must not lose the leader."""
         self._warning = warning
+        self._hosts = frozenset(hosts)
         self._ready = ready
         self._metrics = metrics
-        application = web.Application(middlewares=[_check_host])
+        application = web.Application(middlewares=[self._check_host])
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._serve_metrics)
         add_pages(application.router)
         application.router.add_get("/{path:.*}", self._not_found)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=1.0, keepalive_timeout=IDLE_SECONDS
+        )
 
     async def start(self, listen: str) -> int:
         """Returns the port. Raises InvalidRequest if it cannot listen there."""
@@ -62,6 +61,16 @@ class HttpServer:
     async def stop(self) -> None:
         """Closes the port and every connection. May be called at any time."""
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuses a request that a web page sent to its own name, which leads here."""
+        if not is_cluster_host(request.headers.get("Host", ""), self._hosts):
+            return web.Response(
+                text="this name is not served: use an address, a name in the cluster, or one in SMQ_HTTP_HOSTS\n",
+                status=421,
+            )
+        return await handler(request)
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -51,7 +51,7 @@ class Settings(BaseSettings):
         env_prefix="SMQ_",
         env_ignore_empty=True,
     )
-    variables: ClassVar[frozenset[str]] = frozenset({"filer_url", "filer_endpoint", "filer_region"})
+    variables: ClassVar[frozenset[str]] = frozenset({"filer_url", "filer_endpoint", "filer_region", "http_hosts"})
     """The fields that are also read from the environment.
 
     They are not all fields, because the brokers of local mode inherit the environment, where SMQ_LISTEN is theirs.
@@ -61,6 +61,9 @@ class Settings(BaseSettings):
         f"127.0.0.1:{DEFAULT_PORT}", description="host:port of the control API; port 0 takes a free one"
     )
     http: str = Field("", description="host:port of the page for people, /healthz, /readyz and /metrics; default: none")
+    http_hosts: str = Field(
+        "", description="public names of the page for people behind a proxy or an Ingress, separated by commas"
+    )
     advertise: str = Field("", description="host or host:port for brokers and clients; default: where it listens")
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")

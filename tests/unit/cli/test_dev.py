@@ -27,6 +27,7 @@ from smq.cli.connection import session
 from smq.cli.dev import background, processes
 from smq.cli.dev import cluster as dev_cluster
 from smq.cli.dev.cluster import DevCluster, StopIncomplete
+from smq.cli.dev.private_folder import LOCK, make_private
 from smq.cli.dev.status import (
     PORTS_FILE,
     PROCESS_FILE,
@@ -415,3 +416,13 @@ def test_the_status_names_an_outage_of_the_filer(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(smq, "connect", unreachable)
     assert not dev_command.filer_problem(record)
+
+
+def test_nobody_else_may_read_the_folder(tmp_path: Path) -> None:
+    new, former, other = tmp_path / "new", tmp_path / "former", tmp_path / "other"
+    for folder in (former, other):
+        folder.mkdir(mode=0o755)
+    (former / LOCK).touch()
+    for folder, mode in ((new, 0o700), (former, 0o700), (other, 0o755)):
+        make_private(folder)
+        assert folder.stat().st_mode & 0o777 == mode, folder

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from smq.cli.connection.session import CommandFailed
 from smq.cli.connection.waiting import wait_until
 from smq.cli.dev.cluster import check_installed, find_running, last_lines
+from smq.cli.dev.private_folder import make_private
 from smq.cli.dev.processes import is_alive
 from smq.cli.dev.status import DevRecord, read_record
 
@@ -34,7 +35,7 @@ def start_in_background(folder: Path, arguments: Sequence[str], timeout: float) 
             f"`smq dev stop --dir {folder}` ends it"
         )
     log_path = folder / LOG
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will have messages
+    make_private(folder)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("wb") as log:
         process = subprocess.Popen(

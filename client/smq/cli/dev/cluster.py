@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from smq.cli.dev.private_folder import LOCK, make_private
 from smq.cli.dev.processes import (
     find_broker,
     find_process,
@@ -128,7 +129,7 @@ class DevCluster:
         leftover brokers cannot write what they hold).
         """
         check_installed()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it has messages and logs
+        make_private(self.folder)
         self.logs.mkdir(exist_ok=True)
         self._lock_folder()
         forget_failure(self.folder)
@@ -286,7 +287,7 @@ class DevCluster:
         return self.folder / PROCESS_FILE
 
     def _lock_folder(self) -> None:
-        lock = (self.folder / "dev.lock").open("a+")
+        lock = (self.folder / LOCK).open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -16,7 +16,7 @@ from smq_broker.journal import folder as folder_module
 from smq_broker.journal import segment_journal
 from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.record_format import EMPTY_BYTES
-from smq_broker.journal.segment_files import first_offset
+from smq_broker.journal.segment_files import first_offset, read_regular
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.recovery import recovered_logs
 from smq_broker.recovery.recovered_segment import RecoveredSegment
@@ -405,6 +405,13 @@ def test_a_pipe_in_a_journal_does_not_hang_the_start(brokers: JournaledBrokers, 
     brokers.brokers[0].kill()
     broker = BrokerParts("b1", brokers.store, network, journal=brokers.journal("b1"), start=2)
     assert all(not it.complete for it in broker.recovered.unsealed() if isinstance(it, RecoveredSegment))
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="no regular file"):
+        read_regular(pipe, 1)
 
 
 def test_a_file_that_is_too_large_is_not_read(brokers: JournaledBrokers) -> None:

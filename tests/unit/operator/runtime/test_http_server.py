@@ -43,5 +43,24 @@ async def test_probes_metrics_and_unknown_paths() -> None:
         await server.stop()
 
 
+def status_for(port: int, host: str) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/healthz", headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=HANG_GUARD) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+async def test_a_public_name_is_refused_unless_it_was_chosen() -> None:
+    server = HttpServer(lambda: "", lambda: (b"", METRICS), hosts=["smq.example.org"])
+    port = await server.start("127.0.0.1:0")
+    try:
+        for host, expected in (("smq-leader:80", 200), ("smq.example.org", 200), ("evil.example", 421)):
+            assert await asyncio.to_thread(status_for, port, host) == expected, host
+    finally:
+        await server.stop()
+
+
 async def test_a_server_that_was_never_started_can_be_stopped() -> None:
     await HttpServer(lambda: "", lambda: (b"", METRICS)).stop()
