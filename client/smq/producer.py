@@ -206,8 +206,8 @@ class Producer:
         ``values[i]`` and ``keys[i]`` are as in ``send``; the time of all is now. Blocks until there is capacity for all
         of them. All are checked before the first is sent. Raises what ``send`` does, and then nothing was sent.
 
-        More than ``max_in_flight`` bytes are sent bit by bit. If not all of them can be sent, raises PartlySent, with
-        the delivery of the first ones.
+        More than half of ``max_in_flight`` bytes are sent bit by bit. If not all of them can be sent, raises
+        PartlySent, with the delivery of the first ones.
         """
         encoder = self._encoder
         group = MessageGroup.of(values, keys, encoder)
@@ -215,7 +215,7 @@ class Producer:
             self._check_size(group.values[number], int(group.sizes[number]))
         if not len(group):
             return MessageGroupDelivery([])
-        reserved = int(group.ends[-1]) if group.ends[-1] <= self._engine.max_in_flight else 0
+        reserved = int(group.ends[-1]) if group.ends[-1] <= self._engine.max_undivided_bytes else 0
         self._engine.reserve(reserved, self._timeout)
         try:
             return self._append_group(encoder, group, reserved=bool(reserved))
@@ -316,8 +316,8 @@ class Producer:
     ) -> Delivery[TableReceipt]:
         """Sends a whole table, the fastest way to publish; its receipt covers all rows.
 
-        Blocks until there is capacity for all of it. A table with more than ``max_in_flight`` bytes is sent bit by bit.
-        If not all of it can be sent, raises PartlySent, with the delivery of its first rows.
+        Blocks until there is capacity for all of it. A table with more than half of ``max_in_flight`` bytes is sent bit
+        by bit. If not all of it can be sent, raises PartlySent, with the delivery of its first rows.
 
         The table is a pyarrow Table or RecordBatch, a frame of pandas or Polars, or any object with the Arrow PyCapsule
         interface (``__arrow_c_stream__`` or ``__arrow_c_array__``). pandas has NaN for null in columns of floats; they
@@ -352,7 +352,7 @@ class Producer:
         large_parts = split_rows(converted, self._batch_bytes)
         parts = [part for large in large_parts for part in split_to_limit(large, limit)]
         # Capacity for the whole table is reserved at once if it can be: then all of it is sent, or nothing.
-        fits = sum(part.nbytes for part in parts) <= self._engine.max_in_flight
+        fits = sum(part.nbytes for part in parts) <= self._engine.max_undivided_bytes
         states: list[DeliveryState] = []
         # A table without rows needs no capacity, and waits for none.
         for together in [parts] if fits and parts else [[part] for part in parts]:

@@ -129,9 +129,12 @@ class ProducerEngine:
     # ---- from the producer
 
     @property
-    def max_in_flight(self) -> int:
-        """How many bytes may be in flight."""
-        return self._budget.limit
+    def max_undivided_bytes(self) -> int:
+        """The most bytes of a call that is sent as a whole or not at all.
+
+        Half of the limit. A larger call would wait until the one before is acked, and brokers would be idle meanwhile.
+        """
+        return self._budget.limit // 2
 
     def reserve(self, nbytes: int, timeout: float) -> None:
         """Waits until the budget has capacity; any size fits if nothing is in flight. Raises Overloaded."""

@@ -35,7 +35,7 @@ MUTATIONS = (
         "send_the_messages_that_have_capacity",
         "Messages of one call are sent all or none, if they fit into the capacity.",
         PRODUCER,
-        "reserved = int(group.ends[-1]) if group.ends[-1] <= self._engine.max_in_flight else 0",
+        "reserved = int(group.ends[-1]) if group.ends[-1] <= self._engine.max_undivided_bytes else 0",
         "reserved = 0",
         (f"{TEST_CAPACITY}::test_a_call_without_capacity_for_all_of_it_sends_nothing[send_many]",),
     ),

@@ -26,7 +26,7 @@ class AckingEngine:
     """Accepts every batch and acks it at the next offsets when the test calls ``answer``."""
 
     max_batch_bytes = 16 << 20
-    max_in_flight = 16 << 20
+    max_undivided_bytes = 8 << 20
     full = False
 
     def __init__(
