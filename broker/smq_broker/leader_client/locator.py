@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from smq_broker.runtime.shared_reads import SharedReads
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Layout, Topic
 from smq_core.model.schema_evolution import newest_schema
@@ -25,6 +26,7 @@ class Locator:
         self._settings = settings
         self._lock = threading.Lock()
         self._cache: dict[str, tuple[float, Topic, Layout]] = {}
+        self._reads: SharedReads[str, tuple[Topic, Layout]] = SharedReads()
 
     def locate(self, name: str) -> pb.LocateReply:
         """Raises UnknownTopic, StoreUnavailable."""
@@ -41,7 +43,7 @@ class Locator:
             cached = self._cache.get(name)
         if cached is not None and time.monotonic() - cached[0] < CACHE_TTL_SECONDS:
             return cached[1], cached[2]
-        topic, layout = self._read(name)
+        topic, layout = self._reads.read(name, lambda: self._read(name))
         with self._lock:
             self._cache = {k: v for k, v in self._cache.items() if time.monotonic() - v[0] < CACHE_TTL_SECONDS}
             self._cache[name] = (time.monotonic(), topic, layout)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from smq_broker.runtime.shared_reads import SharedReads
 from smq_core.errors import Unavailable
 from smq_core.model.entities import Layout, Segment, Topic
 from smq_core.model.schema_evolution import schema_of
@@ -32,14 +33,12 @@ class StoredLayouts:
         self._store = store
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], Layout] = {}
+        self._reads: SharedReads[tuple[str, str], Layout | None] = SharedReads()
 
     def check_open(self, topic: Topic, segment: Segment) -> None:
         """Raises Unavailable unless the layout has the segment with this range, these replicas and this schema."""
 
-        def is_planned(layout: Layout | None) -> bool:
-            return layout is not None and _opens(layout, topic, segment)
-
-        if not self._confirms(topic.name, topic.uid, is_planned):
+        if not self._confirms(topic.name, topic.uid, lambda layout: _opens(layout, topic, segment)):
             raise Unavailable(
                 f"the stored layout of {topic.name} has no {segment.name} with these replicas: only the leader opens "
                 "segments, after it has written the layout"
@@ -47,11 +46,13 @@ class StoredLayouts:
 
     def check_seal(self, topic: str, uid: str, segment: str) -> None:
         """Raises Unavailable if the layout has the segment and plans no seal of it."""
-
-        def may_be_sealed(layout: Layout | None) -> bool:
-            return layout is None or layout.deleted or segment not in layout or bool(layout.segment(segment).successors)
-
-        if self._confirms(topic, uid, may_be_sealed):
+        with self._lock:
+            known = self._known.get((topic, uid))
+        if known is not None and _is_sealing(known, segment):
+            return
+        # What was read before says nothing about a segment that it lacks: it may have been opened since.
+        layout = self._read(topic, uid)
+        if layout is None or segment not in layout or _is_sealing(layout, segment):
             return
         current = read_current(self._store, topic)
         if current is None or current[0] == uid:
@@ -59,22 +60,33 @@ class StoredLayouts:
 
     def check_planned_seal(self, topic: str, uid: str, segment: str) -> None:
         """Raises Unavailable unless the layout has the segment and plans its seal."""
-        if not self._confirms(topic, uid, lambda layout: layout is not None and _is_sealing(layout, segment)):
+        if not self._confirms(topic, uid, lambda layout: _is_sealing(layout, segment)):
             raise _no_seal(topic, segment)
 
-    def _confirms(self, topic: str, uid: str, holds: Callable[[Layout | None], bool]) -> bool:
+    def _confirms(self, topic: str, uid: str, confirms: Callable[[Layout], bool]) -> bool:
         with self._lock:
             known = self._known.get((topic, uid))
-        if known is not None and holds(known):
+        if known is not None and confirms(known):
             return True
+        layout = self._read(topic, uid)
+        return layout is not None and confirms(layout)
+
+    def _read(self, topic: str, uid: str) -> Layout | None:
+        """The layout after a read that begins now; the one that is known if that is newer than what was read."""
+        return self._reads.read((topic, uid), lambda: self._read_alone(topic, uid))
+
+    def _read_alone(self, topic: str, uid: str) -> Layout | None:
         found = read_layout(self._store, topic, uid)
         layout = found[0] if found is not None else None
         with self._lock:
+            known = self._known.get((topic, uid))
+            if known is not None and (layout is None or layout.version < known.version):
+                return known
             if layout is not None:
                 if len(self._known) >= MAX_LAYOUTS:
                     self._known.clear()
                 self._known[topic, uid] = layout
-        return holds(layout)
+        return layout
 
 
 def _opens(layout: Layout, topic: Topic, segment: Segment) -> bool:

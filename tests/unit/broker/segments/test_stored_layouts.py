@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +23,7 @@ from smq_storage.object_store.store import Store, open_store
 from support.in_memory.broker_parts import BrokerParts
 from support.processes.broker import make_segment, make_topic
 from support.processes.stored_layouts import plan_open, plan_seal
+from support.waiting import HANG_GUARD, eventually
 
 STRANGER = Replica("mallory", "i-mallory", "10.0.0.66:7071")
 
@@ -189,3 +192,71 @@ def test_few_layouts_are_kept(broker: Broker, monkeypatch: pytest.MonkeyPatch) -
         put_layout(broker.store, Layout("default/t", f"u{number}", 1024, writer="w"), None)
         layouts.check_seal("default/t", f"u{number}", "s")
     assert len(layouts._known) <= 2
+
+
+class Versions:
+    """Layouts by version; a read answers with the version that it is given, as a store that answers with old ones."""
+
+    def __init__(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.version = 0
+        self.found: list[Layout] = []
+        store, topic = broker.store, broker.topic
+        monkeypatch.setattr(stored_layouts, "read_layout", lambda *_: self.read())
+        other = replace(broker.segment, name=f"{broker.segment.name}9")
+        for change in (lambda: plan_open(store, topic, other), lambda: plan_open(store, topic, broker.segment)):
+            change()
+            layout = read_layout(store, topic.name, topic.uid)
+            assert layout is not None
+            self.found.append(layout[0])
+
+    def read(self) -> tuple[Layout, str]:
+        return self.found[self.version], ""
+
+
+def test_an_older_layout_does_not_replace_a_newer_one(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = Versions(broker, monkeypatch)
+    layouts = StoredLayouts(broker.store)
+    name, uid = broker.topic.name, broker.topic.uid
+    versions.version = 1
+    layouts.check_open(broker.topic, broker.segment)
+    versions.version = 0
+    with pytest.raises(Unavailable):
+        layouts.check_open(broker.topic, replace(broker.segment, name="t-0-1024-8"))
+    with pytest.raises(Unavailable, match="plans no seal"):
+        layouts.check_seal(name, uid, broker.segment.name)
+
+
+def test_a_segment_is_absent_only_from_a_layout_that_was_read_now(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = Versions(broker, monkeypatch)
+    layouts = StoredLayouts(broker.store)
+    name, uid = broker.topic.name, broker.topic.uid
+    layouts.check_seal(name, uid, "t-0-1024-8")
+    versions.version = 1
+    with pytest.raises(Unavailable, match="plans no seal"):
+        layouts.check_seal(name, uid, broker.segment.name)
+
+
+def test_requests_at_once_share_reads(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_open(broker.store, broker.topic, broker.segment)
+    first_began, may_end = threading.Event(), threading.Event()
+    reads = 0
+
+    def slow(*args: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        first_began.set()
+        assert may_end.wait(HANG_GUARD)
+        return read_layout(*args)
+
+    monkeypatch.setattr(stored_layouts, "read_layout", slow)
+    layouts = StoredLayouts(broker.store)
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(layouts.check_open, broker.topic, broker.segment) for _ in range(20)]
+        assert first_began.wait(HANG_GUARD)
+        eventually(lambda: pool._work_queue.empty(), "all have asked")
+        may_end.set()
+        for it in asked:
+            it.result(HANG_GUARD)
+    assert reads <= 2
