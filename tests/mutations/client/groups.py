@@ -27,6 +27,14 @@ GROUP_END = "client/smq/consuming/groups/group_end.py"
 TEST_GROUP_END = "tests/unit/client/consuming/test_group_end.py"
 
 MUTATIONS = (
+    Mutation(
+        "give_up_a_commit_that_leaves_segments_out",
+        "A commit goes on while each refusal names segments of others.",
+        MEMBERSHIP,
+        "attempts = attempts + 1 if len(uncommitted) == before else 0",
+        "attempts += 1",
+        (f"{TEST_MEMBERSHIP}::test_a_commit_leaves_out_any_number_of_others_segments",),
+    ),
     # ---- lag
     Mutation(
         "count_what_a_group_has_read_as_lag",

@@ -105,7 +105,8 @@ class GroupMembership:
         (the leader is a new one, or had not heard of this member for long), it is made then. Raises Unavailable.
         """
         uncommitted, reported = dict(positions), dict(losses)
-        for _ in range(COMMIT_ATTEMPTS):
+        attempts = 0
+        while attempts < COMMIT_ATTEMPTS:
             if not uncommitted and not reported:
                 return Committed({}, {})
             with self._lock:
@@ -128,7 +129,10 @@ class GroupMembership:
             assigned = self._join()
             if self._epoch != epoch:
                 return Committed({}, {})
+            before = len(uncommitted)
             uncommitted = {s: offset for s, offset in uncommitted.items() if s not in refused or s in assigned}
+            # An error names a part of many segments. So what leaves some of them out is not one more attempt.
+            attempts = attempts + 1 if len(uncommitted) == before else 0
         raise Unavailable(f"the leader refused the commit of group {self._group} {COMMIT_ATTEMPTS} times: commit again")
 
     @property

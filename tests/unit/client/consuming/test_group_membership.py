@@ -9,6 +9,7 @@ import pytest
 from smq.consuming.groups import group_membership
 from smq.consuming.groups.group_membership import GroupMembership
 from smq_core.errors import InvalidRequest, StaleGeneration, Unavailable
+from smq_proto.wire import MAX_FIELD_VALUES, error_from_pb, error_to_pb
 from support.in_memory.topic import GroupInMemory
 from support.waiting import eventually
 
@@ -132,6 +133,16 @@ def test_a_commit_leaves_out_what_belongs_to_others_and_tries_the_rest_again(joi
     assert member.commit({"a": 5, "b": 6}, {}, "first").positions == {"b": 6}
     assert leader.committed == {"b": 6}
     assert [dict(r.positions) for r in leader.requests("CommitPositions")] == [{"a": 5, "b": 6}, {"b": 6}]
+
+
+def test_a_commit_leaves_out_any_number_of_others_segments(join: Join, leader: GroupInMemory) -> None:
+    member = join()
+    leader.assign({"b": 0})
+    lost = [f"t-0-1024-{number}" for number in range(200)]
+    errors = [StaleGeneration("moved", segments=tuple(lost[at:])) for at in range(0, len(lost), MAX_FIELD_VALUES)]
+    leader.failures["CommitPositions"] = [error_from_pb(error_to_pb(it)) for it in errors]
+    assert member.commit({"b": 6, **dict.fromkeys(lost, 1)}, {}, "first").positions == {"b": 6}
+    assert leader.committed == {"b": 6}
 
 
 def test_a_commit_of_nothing_but_others_segments_commits_nothing(join: Join, leader: GroupInMemory) -> None:
