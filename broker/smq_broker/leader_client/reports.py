@@ -43,7 +43,9 @@ class BrokerStatusReporter:
         hosted = self.registry.all()
         segments = [segment_report(it) for it in (*hosted, *self.recovered.acked_beyond_end())]
         now = time.monotonic()
-        failing = [it for it in (segment.filer_failure.lasting(now) for segment in hosted) if it is not None]
+        # After the fence the sealer writes, and nobody clears what the flusher met before.
+        open_ = [it for it in hosted if it.machine.state is ReplicaState.OPEN]
+        failing = [it for it in (segment.filer_failure.lasting(now) for segment in open_) if it is not None]
         since, problem = min(failing, default=(now, ""))
         return pb.BrokerStatus(
             filer_problem=problem,

@@ -11,10 +11,13 @@ UNANSWERED_SECONDS = 5.0
 
 @dataclass(slots=True)
 class FilerFailure:
-    """Times are of the monotonic clock. ``since`` is None while the last write that ended succeeded."""
+    """Times are of the monotonic clock. ``failure`` is None while the last write that ended succeeded.
 
-    since: float | None = None
-    message: str = ""
+    It is replaced as a whole, because reports read it without the segment's lock.
+    """
+
+    failure: tuple[float, str] | None = None
+    """Since when, and the filer's last answer."""
     write_began: float | None = None
 
     def began(self) -> None:
@@ -22,17 +25,17 @@ class FilerFailure:
         self.write_began = time.monotonic()
 
     def failed(self, message: str) -> None:
-        self.since = self.since or self.write_began or time.monotonic()
-        self.message, self.write_began = message, None
+        since = self.failure[0] if self.failure is not None else self.write_began or time.monotonic()
+        self.failure, self.write_began = (since, message), None
 
     def answered(self) -> None:
-        self.since, self.message, self.write_began = None, "", None
+        self.failure, self.write_began = None, None
 
     def lasting(self, now: float) -> tuple[float, str] | None:
         """Since when writes fail or have no answer, and why; None if the filer takes them."""
-        if self.since is not None:
-            return self.since, self.message
-        began = self.write_began
+        failure, began = self.failure, self.write_began
+        if failure is not None:
+            return failure
         if began is None or now - began < UNANSWERED_SECONDS:
             return None
         return began, "the write of a chunk has no answer yet"

@@ -22,6 +22,7 @@ from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import SECOND, Durability, Micros, SealOutcome, Segment, Topic
 from smq_core.model.lost_range import LostRange, lost_range
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
+from smq_core.replica.recent_entries import entries_from
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing.chain_sealer import StoreReply, StoreRequest, UnsealedTail, seal
 from smq_storage.chunks.chain import ChunkChain
@@ -279,8 +280,10 @@ class HostedSegment:
         return True
 
     def _refused(self) -> None:
-        self._refused_last = time.monotonic()
-        self.refused_since = self.refused_since or self._refused_last
+        now = time.monotonic()
+        if self.refused_since is None or now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:
+            self.refused_since = now
+        self._refused_last = now
 
     def stalled_seconds(self) -> float:
         """For how long the oldest unacked message waits, or producers wait for memory, whichever is longer."""
@@ -292,7 +295,7 @@ class HostedSegment:
             # A producer that waits tries again and again. One that gave up waits no more.
             waits = self.refused_since is not None and now - self._refused_last < PRODUCER_RETRIES_WITHIN_SECONDS
             refused = now - (self.refused_since or now) if waits else 0.0
-            unacked = next((it for it in machine.tail if it.end > machine.watermark), None)
+            unacked = next(entries_from(machine.tail, machine.watermark), None)
             appended = unacked.appended if unacked is not None else None
         return max(refused, (self.clock.now() - appended) / SECOND if appended is not None else 0.0)
 

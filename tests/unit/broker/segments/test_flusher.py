@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,9 @@ class VirtualClock:
 
     def now(self) -> int:
         return self.time
+
+    def follow(self) -> None:
+        pass
 
 
 class StoredSegment:
@@ -214,7 +218,7 @@ def test_a_last_flush_waits_for_what_failed_at_first(stored: StoredSegment) -> N
 def test_a_primary_reports_since_when_the_filer_takes_no_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     it = StoredSegment(monkeypatch)
     hosted = it.hosted
-    assert hosted.filer_failure.since is None and not hosted.stalled_seconds()
+    assert hosted.filer_failure.failure is None and not hosted.stalled_seconds()
 
     def full() -> None:
         raise StoreUnavailable("507 Insufficient Storage")
@@ -224,13 +228,24 @@ def test_a_primary_reports_since_when_the_filer_takes_no_chunks(monkeypatch: pyt
     it.clock.time += 30 * SECOND
     it.flusher.poll()
     it.flusher.flush_next()
-    assert hosted.filer_failure.since is not None and "507" in hosted.filer_failure.message
+    assert hosted.filer_failure.failure is not None and "507" in hosted.filer_failure.failure[1]
     assert hosted.stalled_seconds() == 30.0, "the message is not acked"
     it.store.before_put = lambda: None
     it.clock.time += 30 * SECOND
     it.flusher.poll()
     it.flusher.flush_next()
-    assert hosted.filer_failure.since is None and not hosted.stalled_seconds()
+    assert hosted.filer_failure.failure is None and not hosted.stalled_seconds()
+
+
+def test_a_sealed_segment_reports_no_failure_of_the_filer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody writes its chunks any more, so nobody clears the failure."""
+    it = StoredSegment(monkeypatch)
+    parts = it.broker
+    it.hosted.filer_failure.failed("507 Insufficient Storage")
+    assert "507" in parts.reporter.status().filer_problem
+    with it.hosted as machine:
+        machine.fence()
+    assert not parts.reporter.status().filer_problem
 
 
 def test_producers_that_wait_for_memory_stall_their_segment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +258,30 @@ def test_producers_that_wait_for_memory_stall_their_segment(monkeypatch: pytest.
     assert hosted.stalled_seconds() >= 20
     hosted._refused_last -= 10
     assert not hosted.stalled_seconds(), "the producer gave up"
+    with hosted:
+        assert not hosted.reserve(10)
+    assert hosted.stalled_seconds() < 10, "another producer waits since now"
+
+
+def test_a_stall_is_found_without_a_scan_of_what_is_acked(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = StoredSegment(monkeypatch)
+    read = 0
+
+    class Tail(deque[Any]):
+        def __iter__(self) -> Any:
+            nonlocal read
+            for entry in super().__iter__():
+                read += 1
+                yield entry
+
+    for _ in range(200):
+        it.append()
+    machine = it.hosted.machine
+    monkeypatch.setattr(machine, "tail", Tail(machine.tail))
+    monkeypatch.setattr(machine, "watermark", machine.end - 1)
+    it.clock.time += 30 * SECOND
+    assert it.hosted.stalled_seconds() == 30.0
+    assert read < 20
 
 
 def test_a_write_without_an_answer_counts_before_its_timeout() -> None:
