@@ -11,6 +11,7 @@ import pytest
 
 from smq_broker.leader_client.reports import segment_report
 from smq_broker.references.upload_checker import MAX_LARGE_VALUES_PER_BATCH
+from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import InvalidRequest, ReferenceRejected, Unavailable
 from smq_core.model.entities import SECOND
 from smq_proto.v1 import data_pb2 as pb
@@ -165,13 +166,15 @@ def test_uploads_are_needed_from_their_check_until_their_message_is_in_a_chunk(b
     assert segment_report(hosted).unwritten_upload_age == 20 * SECOND
 
 
-def test_a_large_value_that_waits_long_for_capacity_is_checked_again(brokers: Brokers) -> None:
+def test_a_large_value_that_waits_long_for_capacity_is_checked_again(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its object may be collected meanwhile."""
     hosted = brokers.hosted
     producer = brokers.produce()
     send(producer, 0)
     assert producer.wait_acked(0) == 0
-    hosted.max_upload_age = SECOND
+    monkeypatch.setattr(HostedSegment, "upload_check_valid_seconds", 0.05)
     has_capacity, waiting = threading.Event(), threading.Event()
     reserve = hosted.reserve
 

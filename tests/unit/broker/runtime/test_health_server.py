@@ -36,6 +36,7 @@ def test_a_public_name_is_refused() -> None:
 
 def test_few_requests_are_served_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(health, "REQUEST_TIMEOUT_SECONDS", HANG_GUARD)
     address = serve()
     held = [socket.create_connection(address) for _ in range(2)]
 
