@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import grpc
 import pyarrow as pa
@@ -37,7 +37,7 @@ class RelayTargets:
         self,
         leaders: Callable[[], list[str]],
         static_targets: Iterable[str],
-        list_brokers: Callable[[str], dict[str, str]] | None = None,
+        list_brokers: Callable[[str], Mapping[str, Collection[str]]] | None = None,
         read_incarnation: Callable[[str], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -47,8 +47,11 @@ class RelayTargets:
         self._read_incarnation = read_incarnation or read_incarnation_at
         self._clock = clock
         self._lock = threading.Lock()
-        self._last_listed: dict[str, tuple[str, float]] = {}
-        """By address: the incarnation, and when the leader listed it last."""
+        self._last_listed: dict[str, tuple[Collection[str], float]] = {}
+        """By address: the incarnations, and when the leader listed them last.
+
+        A new process may have the address of one whose end is not proved yet.
+        """
         self._verified: dict[str, str] = {}
         """By address: the incarnation that answered there."""
         self._refreshed_at = -REFRESH_SECONDS
@@ -70,14 +73,15 @@ class RelayTargets:
             if now - self._refreshed_at >= REFRESH_SECONDS and leaders:
                 self._refreshed_at = now
                 listed = self._list_brokers(leaders[0])
-                self._last_listed |= {address: (incarnation, now) for address, incarnation in listed.items()}
-            incarnation, listed_at = self._last_listed.get(target, ("", -CACHE_TTL_SECONDS))
+                self._last_listed |= {address: (incarnations, now) for address, incarnations in listed.items()}
+            incarnations, listed_at = self._last_listed.get(target, ((), -CACHE_TTL_SECONDS))
             if now - listed_at >= CACHE_TTL_SECONDS:
                 return False
-            if self._verified.get(target) == incarnation:
+            if self._verified.get(target) in incarnations:
                 return True
         # Whoever reports to the leader chooses an address. Only a broker answers there with the incarnation.
-        if not incarnation or self._read_incarnation(target) != incarnation:
+        incarnation = self._read_incarnation(target) if incarnations else ""
+        if not incarnation or incarnation not in incarnations:
             return False
         with self._lock:
             self._verified[target] = incarnation
@@ -94,11 +98,15 @@ def read_incarnation_at(address: str) -> str:
         return ""
 
 
-def list_brokers_by_address(leader: str) -> dict[str, str]:
+def list_brokers_by_address(leader: str) -> dict[str, set[str]]:
     """The incarnations of all brokers that the leader lists, by address; none if it does not answer."""
     try:
         with grpc.insecure_channel(leader, [NO_PROXY]) as channel:
             brokers = LeaderStub(channel).ListBrokers(leader_pb.Empty(), timeout=REFRESH_TIMEOUT_SECONDS).brokers
     except grpc.RpcError:
         return {}
-    return {broker.address: broker.incarnation for broker in brokers if broker.state not in ("ended", "gone")}
+    found: dict[str, set[str]] = {}
+    for broker in brokers:
+        if broker.state not in ("ended", "gone"):
+            found.setdefault(broker.address, set()).add(broker.incarnation)
+    return found

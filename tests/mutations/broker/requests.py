@@ -5,8 +5,11 @@ from __future__ import annotations
 from ..mutation import Mutation
 
 ACTIONS = "broker/smq_broker/streams/actions.py"
+LAYOUTS = "broker/smq_broker/segments/stored_layouts.py"
 CHECK_SEAL = "self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)"
 TEST_FOLLOWER = "tests/unit/broker/replication/test_shared_follower.py"
+TEST_FLUSHER = "tests/unit/broker/segments/test_flusher.py"
+TEST_RELAY = "tests/unit/broker/streams/test_relay_targets.py"
 TEST_HEALTH = "tests/unit/broker/runtime/test_health_server.py"
 TEST = "tests/unit/broker/segments/test_stored_layouts.py"
 
@@ -22,7 +25,7 @@ MUTATIONS = (
     Mutation(
         "open_with_other_replicas",
         "A segment is opened only with the replicas that the stored layout names.",
-        "broker/smq_broker/segments/stored_layouts.py",
+        LAYOUTS,
         "        segment.replicas,\n",
         "        stored.replicas,\n",
         (f"{TEST}::test_a_segment_that_the_layout_has_otherwise_is_not_opened",),
@@ -72,6 +75,38 @@ MUTATIONS = (
         ("tests/unit/core/reconcile/test_sealing.py::test_an_answer_that_is_not_certain_proves_nothing",),
     ),
     Mutation(
+        "take_an_older_layout_for_the_newest",
+        "An older layout never replaces a newer one.",
+        LAYOUTS,
+        "layout.version < known.version",
+        "False",
+        (f"{TEST}::test_an_older_layout_does_not_replace_a_newer_one",),
+    ),
+    Mutation(
+        "seal_what_a_former_layout_lacks",
+        "A segment is absent only from a layout that was read for this request.",
+        LAYOUTS,
+        "if known is not None and _is_sealing(known, segment):",
+        "if known is not None and (segment not in known or _is_sealing(known, segment)):",
+        (f"{TEST}::test_a_segment_is_absent_only_from_a_layout_that_was_read_now",),
+    ),
+    Mutation(
+        "read_layouts_alone",
+        "Requests that come at once share the read of the layout.",
+        LAYOUTS,
+        "self._reads.read((topic, uid), lambda: self._read_alone(topic, uid))",
+        "self._read_alone(topic, uid)",
+        (f"{TEST}::test_requests_at_once_share_reads",),
+    ),
+    Mutation(
+        "share_a_read_that_began_before",
+        "Nobody gets a layout that is older than its request.",
+        "broker/smq_broker/runtime/shared_reads.py",
+        "shared = self._next.get(key)",
+        "shared = self._next.get(key) or self._running.get(key)",
+        ("tests/unit/broker/runtime/test_shared_reads.py::test_who_asks_during_a_read_gets_the_next_one",),
+    ),
+    Mutation(
         "end_all_links_when_rows_end_early",
         "Rows that end early are the error of one segment.",
         "broker/smq_broker/rows/ipc_messages.py",
@@ -118,9 +153,33 @@ MUTATIONS = (
         "relay_to_whatever_a_report_names",
         "The relay connects only to addresses where a broker answers with the incarnation that is listed there.",
         "broker/smq_broker/streams/relay_targets.py",
-        "if not incarnation or self._read_incarnation(target) != incarnation:",
-        "if not incarnation:",
-        ("tests/unit/broker/streams/test_relay_targets.py::test_an_address_where_no_broker_answers_is_no_target",),
+        'incarnation = self._read_incarnation(target) if incarnations else ""',
+        'incarnation = next(iter(incarnations), "")',
+        (f"{TEST_RELAY}::test_an_address_where_no_broker_answers_is_no_target",),
+    ),
+    Mutation(
+        "relay_to_one_process_of_an_address",
+        "A new broker at the address of a former one is a target of the relay.",
+        "broker/smq_broker/streams/relay_targets.py",
+        "found.setdefault(broker.address, set()).add(broker.incarnation)",
+        "found[broker.address] = {broker.incarnation}",
+        (f"{TEST_RELAY}::test_a_new_process_at_the_address_of_a_former_one_is_a_target",),
+    ),
+    Mutation(
+        "report_a_failure_of_the_filer_for_ever",
+        "Only open segments report that the filer takes no chunks.",
+        "broker/smq_broker/leader_client/reports.py",
+        "[it for it in hosted if it.machine.state is ReplicaState.OPEN]",
+        "hosted",
+        (f"{TEST_FLUSHER}::test_a_sealed_segment_reports_no_failure_of_the_filer",),
+    ),
+    Mutation(
+        "count_a_wait_that_a_producer_gave_up",
+        "A producer that gave up does not lengthen the wait of a later one.",
+        "broker/smq_broker/segments/hosted_segment.py",
+        "if self.refused_since is None or now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:",
+        "if self.refused_since is None:",
+        (f"{TEST_FLUSHER}::test_producers_that_wait_for_memory_stall_their_segment",),
     ),
     Mutation(
         "serve_any_number_of_http_requests",

@@ -23,6 +23,7 @@ class RecordingLeader(LeaderServicer):
         self.may_leave = self.others_drain = self.drain = False
         self.other: str | None = None
         """Replies as the leader."""
+        self.brokers: list[leader_pb.BrokerList.Broker] = []
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(4))
         add_LeaderServicer_to_server(self, self._server)
@@ -38,6 +39,9 @@ class RecordingLeader(LeaderServicer):
         return leader_pb.BrokerReportReply(
             may_leave=self.may_leave, assigned=self.assigned, others_drain=self.others_drain, drain=self.drain
         )
+
+    def ListBrokers(self, request: leader_pb.Empty, context: grpc.ServicerContext) -> leader_pb.BrokerList:
+        return leader_pb.BrokerList(brokers=self.brokers)
 
     @property
     def last(self) -> leader_pb.BrokerReport:

@@ -8,8 +8,10 @@ import threading
 import pytest
 
 from smq_broker.streams.relay import parse_request
-from smq_broker.streams.relay_targets import RelayTargets, read_incarnation_at
+from smq_broker.streams.relay_targets import RelayTargets, list_brokers_by_address, read_incarnation_at
 from smq_core.errors import InvalidRequest, Unavailable
+from smq_proto.v1 import leader_pb2 as leader_pb
+from support.processes.leader_stub import RecordingLeader
 
 
 class FakeLeaders:
@@ -26,9 +28,9 @@ class FakeLeaders:
             lambda: self.leaders, ["seaweedfs:8333"], self.list_brokers, self.read_incarnation, lambda: self.now
         )
 
-    def list_brokers(self, leader: str) -> dict[str, str]:
+    def list_brokers(self, leader: str) -> dict[str, set[str]]:
         self.list_calls.append(leader)
-        return {address: f"i-{address}" for address in self.brokers | self.strangers}
+        return {address: {f"i-{address}"} for address in self.brokers | self.strangers}
 
     def read_incarnation(self, address: str) -> str:
         return f"i-{address}" if address in self.brokers else ""
@@ -103,6 +105,20 @@ def test_an_address_where_no_broker_answers_is_no_target() -> None:
     assert cluster.targets.resolve("10.0.1.1:7071") == "10.0.1.1:7071"
     cluster.brokers = {"169.254.169.254:80"}
     assert cluster.targets.resolve("169.254.169.254:80"), "it answers now"
+
+
+def test_a_new_process_at_the_address_of_a_former_one_is_a_target() -> None:
+    """The leader lists both until the end of the former one is proved."""
+    address, states = "10.0.1.9:7071", (("new", "alive"), ("former", "suspect"))
+    for listed in (states, states[::-1]):
+        with RecordingLeader() as leader:
+            leader.brokers = [
+                leader_pb.BrokerList.Broker(address=address, incarnation=incarnation, state=state)
+                for incarnation, state in listed
+            ]
+            targets = RelayTargets(lambda at=leader.address: [at], [], None, lambda _: "new", lambda: 0.0)
+            assert targets.resolve(address) == address
+            assert list_brokers_by_address(leader.address) == {address: {"new", "former"}}
 
 
 def test_a_server_that_is_no_broker_has_no_incarnation() -> None:
