@@ -94,7 +94,7 @@ def read_regular(path: Path, limit: int) -> bytes:
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if status.st_size > limit:
             raise OSError(errno.EFBIG, f"it has {status.st_size} bytes, at most {limit} are read", str(path))
-        return file.read(limit)
+        return file.read(min(limit, status.st_size + 1))  # reserves what it may read
 
 
 def mark_broken(folder: Path) -> bool:
