@@ -30,7 +30,7 @@ class Document:
             raise found
         return found
 
-    def ask(self, count: int = 1) -> list[Future[str]]:
+    def request(self, count: int = 1) -> list[Future[str]]:
         return [self._pool.submit(self.reads.read, "key", self.read) for _ in range(count)]
 
 
@@ -40,11 +40,11 @@ def document() -> Iterator[Document]:
         yield Document(pool)
 
 
-def test_who_asks_during_a_read_gets_the_next_one(document: Document) -> None:
-    (first,) = document.ask()
+def test_who_requests_during_a_read_gets_the_next_one(document: Document) -> None:
+    (first,) = document.request()
     eventually(lambda: document.began == 1)
     document.stored = "new"
-    later = document.ask(5)
+    later = document.request(5)
     eventually(lambda: document.reads._next)
     document.may_end.release()
     assert first.result(HANG_GUARD) == "old"
@@ -57,8 +57,8 @@ def test_who_asks_during_a_read_gets_the_next_one(document: Document) -> None:
 def test_an_error_is_shared_and_not_kept(document: Document) -> None:
     document.stored = OSError("away")
     document.may_end.release(100)
-    for asked in document.ask(10):
+    for requested in document.request(10):
         with pytest.raises(OSError, match="away"):
-            asked.result(HANG_GUARD)
+            requested.result(HANG_GUARD)
     document.stored = "back"
-    assert document.ask()[0].result(HANG_GUARD) == "back"
+    assert document.request()[0].result(HANG_GUARD) == "back"

@@ -253,10 +253,10 @@ def test_requests_at_once_share_reads(broker: Broker, monkeypatch: pytest.Monkey
     monkeypatch.setattr(stored_layouts, "read_layout", slow)
     layouts = StoredLayouts(broker.store)
     with ThreadPoolExecutor(20) as pool:
-        asked = [pool.submit(layouts.check_open, broker.topic, broker.segment) for _ in range(20)]
+        requested = [pool.submit(layouts.check_open, broker.topic, broker.segment) for _ in range(20)]
         assert first_began.wait(HANG_GUARD)
-        eventually(lambda: pool._work_queue.empty(), "all have asked")
+        eventually(lambda: pool._work_queue.empty(), "all have requested")
         may_end.set()
-        for it in asked:
+        for it in requested:
             it.result(HANG_GUARD)
     assert reads <= 2
