@@ -145,7 +145,7 @@ def build_leader(
         clock,
     )
     losses = LossRecorder(topics, decisions, queue, store, tasks, clock, retry_policy)
-    reach = SegmentReach(brokers)
+    reach = SegmentReach(brokers, store)
     groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy, losses.handle_positions, reach)
     group_lags = GroupLags(topics, groups, clock)
     topic_deletions = TopicDeletionManager(

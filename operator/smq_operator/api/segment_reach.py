@@ -1,13 +1,15 @@
 """How far living segments can have been read: what brokers reported, or what they answer when that is not enough.
 
 Reports come each second, and a member commits what it was delivered since. So a position beyond the last report is
-checked by asking the segment's replicas. Requests that come meanwhile share the next question to a broker.
+checked by asking the segment's replicas. Requests that come meanwhile share the next question to a broker. Readers also
+read the chunks, which may have more than the primary knows, so nothing is refused before the chain's end was read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 import structlog
 
@@ -16,12 +18,17 @@ from smq_core.model.entities import Durability, Positions, Replica, Segment
 from smq_core.reading.position_rules import check_positions, impossible_positions
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.leader_pb2 import Empty
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.store import Store
 
 log = structlog.get_logger(__name__)
 
 STATUS_TIMEOUT_SECONDS = 1.0
+CHAIN_TIMEOUT_SECONDS = 2.0
+"""For the chains of a request's segments. The questions and this take less than the timeout of clients, 10 s."""
 # Between two questions to a broker, so that groups that commit often cost it at most 50 answers a second.
 STATUS_PAUSE_SECONDS = 0.02
 
@@ -29,8 +36,9 @@ STATUS_PAUSE_SECONDS = 0.02
 class SegmentReach:
     """See the module's docstring. Use it on the event loop."""
 
-    def __init__(self, brokers: BrokerCalls) -> None:
+    def __init__(self, brokers: BrokerCalls, store: StorePool) -> None:
         self._brokers = brokers
+        self._store = store
         self._questions: dict[str, asyncio.Task[pb.BrokerStatus | None]] = {}
         """By incarnation: the question that is not sent yet."""
         self._polled_at: dict[str, float] = {}
@@ -56,28 +64,54 @@ class SegmentReach:
     async def upto(self, managed: ManagedTopic, positions: Positions) -> dict[str, int]:
         """Up to which offset these living segments can have been read, by name, if less than in ``positions`` is known.
 
-        A segment is left out if no replica says it; then nobody can be proved wrong.
+        A segment is left out if nobody is proved wrong: no replica says its end, the filer does not respond, or the
+        segment is being sealed, where the replica that seals it may have more than the others.
         """
         reconciler, layout = managed.reconciler, managed.layout
         if reconciler is None or layout is None:
             return {}
         living = {name: reconciler.watermarks.get(name, 0) for name in positions if name in layout}
         enough = {name: upto for name, upto in living.items() if positions[name] <= upto}
-        return enough | await self.poll(managed, [layout.segment(name) for name in living if name not in enough])
+        beyond = [layout.segment(name) for name in living if name not in enough]
+        said = await self.poll(managed, [segment for segment in beyond if not segment.successors])
+        impossible = [name for name, upto in said.items() if positions[name] > upto]
+        stored = await self._chain_ends(managed, impossible)
+        confirmed = {
+            name: max(upto, stored.get(name, 0))
+            for name, upto in said.items()
+            if name in stored or name not in impossible
+        }
+        return enough | confirmed
+
+    async def _chain_ends(self, managed: ManagedTopic, segments: Collection[str]) -> dict[str, int]:
+        """Where the chunks of these segments end in the filer, for those that can be read."""
+        topic, found = managed.topic, dict[str, int]()
+        if topic is None:
+            return found
+
+        async def read(name: str) -> None:
+            try:
+                found[name] = await self._store.run(_chain_end, topic.name, topic.uid, name)
+            except SmqError as error:
+                log.info("reach.chain_not_read", topic=topic.name, segment=name, message=error.message)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CHAIN_TIMEOUT_SECONDS):
+                await asyncio.gather(*map(read, segments))
+        return found
 
     async def poll(self, managed: ManagedTopic, segments: Collection[Segment]) -> dict[str, int]:
         """The same as the replicas of these segments say now: primaries, and followers of unresponsive ones."""
         found = await self._poll(managed, {s.name: s.replicas[:1] for s in segments})
-        unresponsive = [s for s in segments if s.name not in found]
-        for segment in unresponsive:
-            others = await self._poll(managed, {segment.name: segment.replicas[1:]}, of_followers=True)
-            if segment.durability is Durability.REPLICATED:  # then a follower has at least every acked message
-                found |= others
-        return found
+        unresponsive = {
+            s.name: s.replicas[1:] for s in segments if s.name not in found and s.durability is Durability.REPLICATED
+        }
+        return found | await self._poll(managed, unresponsive, of_followers=True)
 
     async def _poll(
         self, managed: ManagedTopic, replicas: Mapping[str, Collection[Replica]], *, of_followers: bool = False
     ) -> dict[str, int]:
+        """All replicas are asked at once. A follower has at least every acked message, so the smallest end counts."""
         uid = managed.topic.uid if managed.topic is not None else ""
         polled = {r.incarnation: r for each in replicas.values() for r in each}
         found: dict[str, int] = {}
@@ -87,7 +121,7 @@ class SegmentReach:
                 if report.uid != uid or status is None or status.incarnation not in mine:
                     continue
                 upto = max(report.watermark, report.end if of_followers else report.chain_end)
-                found[report.segment] = max(upto, found.get(report.segment, 0))
+                found[report.segment] = min(upto, found.get(report.segment, upto))
                 if managed.reconciler is not None:
                     managed.reconciler.observe_watermark(report.segment, report.watermark)
         return found
@@ -112,3 +146,7 @@ class SegmentReach:
             log.info("reach.not_answered", broker=replica.broker, incarnation=incarnation, message=error.message)
             return None
         return pb.BrokerStatus.FromString(body)
+
+
+def _chain_end(store: Store, topic: str, uid: str, segment: str) -> int:
+    return ChunkChain(store, topic, uid, segment).end()

@@ -119,6 +119,14 @@ class ChunkChain:
         """The first offset of the last chunk in a listing, 0 if there is none. A hint, as listings may be old."""
         return max(self._listed(), default=0)
 
+    def end(self) -> int:
+        """Where the chain ends now, at its seal chunk or before."""
+        for begin in dict.fromkeys((self.latest_hint(), 0)):
+            ends = [info.end for info in self.walk(begin)]
+            if ends:
+                return ends[-1]
+        return 0
+
     def snapshot_hint(self) -> int:
         """Where a walk may begin that needs the state of all producers: at a chunk that has it, or at offset 0."""
         hint = self.latest_hint()

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from smq_core.errors import StaleGeneration
+from smq_core.model.entities import ChunkInfo, Durability, Replica
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT
 from smq_operator.api import group_coordinator, group_lags
+from smq_operator.api.segment_reach import STATUS_TIMEOUT_SECONDS, SegmentReach
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import group_positions, paths
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import open_store
-from support.in_memory.brokers import FakeFleet
+from support.in_memory.brokers import FakeFleet, batch_of
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
 from support.virtual_time import virtual_time
 from support.waiting import wait_until
@@ -28,10 +33,10 @@ EXPIRED = MEMBER_TIMEOUT / 1e6 + 1
 class GroupBench:
     """A topic of one segment with 10 messages, which one leader after the other serves."""
 
-    def __init__(self) -> None:
+    def __init__(self, **spec: Any) -> None:
         self.store = open_store("memory://")
         self.fleet, self.platform = FakeFleet(self.store), FakePlatform()
-        self.platform.add_topic(TOPIC)
+        self.platform.add_topic(TOPIC, **spec)
         for number in range(3):
             self.fleet.add(f"b{number}")
         self.segment = self.uid = self.epoch = ""
@@ -103,6 +108,17 @@ class GroupBench:
     def stored(self) -> dict[str, int] | None:
         found = group_positions.read_positions(self.store, TOPIC, self.uid, GROUP)
         return dict(found[0].positions) if found is not None else None
+
+
+def put_chunk(bench: GroupBench, rows: int) -> None:
+    """The primary wrote the segment's first chunk, and does not know it."""
+    chain = ChunkChain(bench.store, TOPIC, bench.uid, bench.segment)
+    batch = (batch_of(rows, 0), 1)
+    chain.put(ChunkInfo(bench.segment, 0, rows, "other", "n0"), [batch], chunk_schema(()))
+
+
+def reach_of(bench: GroupBench) -> SegmentReach:
+    return SegmentReach(bench.fleet, bench.leader.parts.store)
 
 
 # ---- what is shown
@@ -354,6 +370,101 @@ async def test_a_commit_is_checked_by_a_follower_and_accepted_if_nobody_can_say(
                 await bench.commit(joined.generation, 16)
         await bench.commit(joined.generation, 15)
         assert bench.stored() == {bench.segment: 15}
+
+
+@virtual_time
+async def test_a_commit_of_a_stored_chunk_that_its_primary_does_not_know_of_is_accepted() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        put_chunk(bench, 12)  # its reply is late, or was lost
+        await bench.commit(joined.generation, 12)
+        with pytest.raises(RpcAborted, match="has no offset 13: it has messages up to 12"):
+            await bench.commit(joined.generation, 13)
+        chain = ChunkChain(bench.store, TOPIC, bench.uid, bench.segment)
+        chain.put_seal(ChunkInfo(bench.segment, 12, 0, "other", "n1", sealed=True))
+        await bench.commit(joined.generation, 12)
+        assert bench.stored() == {bench.segment: 12}
+
+
+@virtual_time
+async def test_a_commit_is_accepted_if_the_chain_cannot_be_read() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        bench.store.put(paths.chunk(TOPIC, bench.uid, bench.segment, 0), b"no chunk")
+        await bench.commit(joined.generation, 12)
+        assert bench.stored() == {bench.segment: 12}
+
+
+@virtual_time
+async def test_a_commit_is_accepted_while_a_replica_seals_the_segment() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None and managed.reconciler is not None
+        bench.leader.effects.dead = (TOPIC,)
+        segment = replace(managed.layout.segment(bench.segment), successors=("t-0-16-1",))
+        managed.reconciler.layout = replace(managed.layout, segments=(segment,))
+        await bench.commit(joined.generation, 15)
+        assert bench.stored() == {bench.segment: 15}
+
+
+@virtual_time
+async def test_a_silent_primary_is_replaced_by_the_follower_with_the_least() -> None:
+    """All acked messages are at each follower, and one may have more, which the other's seal does not have."""
+    bench = GroupBench(replicas=3)
+    async with bench.serving():
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None
+        bench.leader.reports_paused = True
+        primary, *followers = managed.layout.segment(bench.segment).replicas
+        assert len(followers) == 2
+        bench.fleet.brokers[primary.incarnation].answers = False
+        for ahead in followers:
+            machine = bench.fleet.brokers[ahead.incarnation].held[bench.uid, bench.segment]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(type(machine), "end", property(lambda it, ahead=machine: 15 if it is ahead else 10))
+                assert await reach_of(bench).poll(managed, managed.layout.segments) == {bench.segment: 10}
+
+
+@virtual_time
+async def test_all_silent_brokers_are_asked_at_once() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None
+        (segment,) = managed.layout.segments
+        for broker in bench.fleet.brokers.values():
+            broker.answers = False
+        silent = [replace(segment, name=f"t-0-16-{number}") for number in range(16)]
+        before = asyncio.get_running_loop().time()
+        assert await reach_of(bench).poll(managed, silent) == {}
+        assert asyncio.get_running_loop().time() - before < 3 * STATUS_TIMEOUT_SECONDS
+
+
+@virtual_time
+async def test_followers_of_a_stored_segment_are_not_asked() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None
+        segment = replace(managed.layout.segments[0], durability=Durability.STORED)
+        bench.fleet.brokers[segment.primary.incarnation].answers = False
+        await asyncio.sleep(1)
+        bench.leader.reports_paused = True
+        asked: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            call = bench.fleet.call
+
+            async def count(replica: Replica, *args: Any, **kwargs: Any) -> bytes:
+                asked.append(replica.incarnation)
+                return await call(replica, *args, **kwargs)
+
+            patch.setattr(bench.fleet, "call", count)
+            assert await reach_of(bench).poll(managed, [segment]) == {}
+        assert segment.replicas[1].incarnation not in asked
 
 
 @virtual_time
