@@ -12,7 +12,7 @@ from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavail
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
-from smq_operator.api.topic_changes import alter_topic
+from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
@@ -105,6 +105,7 @@ class AdminService:
 
     @unary_handler
     async def AlterTopic(self, request: lpb.AlterTopicRequest) -> lpb.AlterTopicReply:
+        check_request(request)
         change = await alter_topic(
             self.topics.topic(request.topic),
             columns_from_pb(request.columns),

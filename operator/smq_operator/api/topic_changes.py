@@ -16,6 +16,8 @@ from smq_operator.reconcile.manual_requests import LAYOUT_WRITE_TIMEOUT_SECONDS
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.topic_manifests.fields import MAX_COLUMNS
 from smq_storage.topic_manifests.parser import (
     TopicManifest,
     check_change,
@@ -35,6 +37,13 @@ class TopicChange:
     before: TopicManifest
     after: TopicManifest
     schema: TopicSchema
+
+
+def check_request(request: lpb.AlterTopicRequest) -> None:
+    """Raises SpecRejected for a request that is larger than a topic's columns and settings, before it is converted."""
+    check_size(request.ByteSize())
+    if len(request.columns) > MAX_COLUMNS:
+        raise SpecRejected(f"the request has {len(request.columns):,} columns, and a topic has at most {MAX_COLUMNS}")
 
 
 async def alter_topic(
@@ -57,7 +66,6 @@ async def alter_topic(
     topic = managed.topic
     if topic is None or managed.layout is None:
         raise Unavailable(f"the leader has not read {managed.name} yet: try again")
-    check_size(len(settings) + sum(len(column.name) + len(column.type) for column in columns))
     patch = _parsed(settings)
     before = manifest_of(managed.desired)
     present = newest_schema(managed.layout, topic.spec.schema)
@@ -80,7 +88,11 @@ async def alter_topic(
     if preview or change.before == after:
         return change
     await platform.change_spec(managed.name, before.spec, patch)
-    await sync.adopted(managed.name)
+    adopted = await sync.adopted(managed.name)
+    if adopted.rejection is not None:
+        raise SpecRejected(
+            f"the spec of topic {managed.name} has the change, which is not in force: {adopted.rejection}"
+        )
     queue.enqueue(managed)
     try:
         async with asyncio.timeout(LAYOUT_WRITE_TIMEOUT_SECONDS):

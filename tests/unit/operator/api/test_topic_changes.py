@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 from smq_core.model.entities import Column, TopicSchema
+from smq_operator.api import admin
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import columns_to_pb, schema_from_pb
 from smq_storage.object_store.store import open_store
+from smq_storage.topic_manifests.fields import MAX_COLUMNS
 from smq_storage.topic_manifests.parser import parse_manifest
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
@@ -126,6 +128,28 @@ async def test_a_setting_that_cannot_be_is_refused_and_changes_nothing(fields: o
         with pytest.raises(RpcAborted, match=why):
             await set_fields(leader, fields)
         assert platform.topics[TOPIC] == before
+
+
+@virtual_time
+async def test_a_request_that_is_too_large_is_refused_before_its_columns_are_read() -> None:
+    async with leader_of(ID) as (leader, _):
+        for count, why in ((MAX_COLUMNS + 1, "at most 400"), (100_000, "bytes, and")):
+            request = lpb.AlterTopicRequest(topic="t", columns=[pb.Column()] * count)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(admin, "columns_from_pb", lambda columns: pytest.fail("it was converted"))
+                with pytest.raises(RpcAborted, match=why):
+                    await leader.call("AlterTopic", request)
+
+
+@virtual_time
+async def test_a_change_of_a_rejected_spec_is_not_answered_as_done() -> None:
+    async with leader_of() as (leader, platform):
+        spec = platform.topics[TOPIC].spec
+        platform.topics[TOPIC] = replace(platform.topics[TOPIC], spec=replace(spec, partitions=32))
+        leader.sync.sync()
+        await wait_until(lambda: leader.topics[TOPIC].rejection)
+        with pytest.raises(RpcAborted, match=r"is not in force: .*partitions"):
+            await set_fields(leader, {"retention": {"age": "3d"}})
 
 
 @virtual_time
