@@ -192,6 +192,7 @@ def build_leader(
         sync,
         registry,
         assignments,
+        effects,
         queue,
         liveness_probes,
         BrokerConnectivity(requests.separate),

@@ -17,7 +17,7 @@ def is_cluster_host(header: str, others: Collection[str] = ()) -> bool:
     A web page can let its own name lead to an address in the network of whoever reads it. Then the browser would give
     the page what is served there. Addresses and private names cannot be claimed so.
     """
-    host = header.rsplit(":", 1)[0] if header.rfind(":") > header.rfind("]") and header.count(":") != 0 else header
+    host = header.rsplit(":", 1)[0] if header.rfind(":") > header.rfind("]") else header
     host = host.strip("[]").rstrip(".").lower()
     if not host:
         return False

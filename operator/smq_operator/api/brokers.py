@@ -12,13 +12,20 @@ from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unknown
 from smq_core.model.entities import Segment
 from smq_core.scaling.segment_load import TrafficCounters
 from smq_operator.api.errors import stream_handler, unary_handler
-from smq_operator.api.report_checks import check_sender, check_size, drop_foreign_segments, require_capacity
+from smq_operator.api.report_checks import (
+    check_sender,
+    check_size,
+    drop_foreign_segments,
+    named_replicas,
+    require_capacity,
+)
 from smq_operator.brokers.connectivity import BrokerConnectivity
 from smq_operator.brokers.liveness import LivenessProbes
 from smq_operator.brokers.registry import ACCEPTING_STATES, FENCED_STATES, Broker, BrokerRegistry
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
+from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.loss_recorder import LossRecorder
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -45,6 +52,7 @@ class BrokerService:
     sync: TopicSync
     registry: BrokerRegistry
     assignments: BrokerAssignments
+    effects: EffectRunner
     queue: WorkQueue
     liveness_probes: LivenessProbes
     connectivity: BrokerConnectivity
@@ -65,11 +73,12 @@ class BrokerService:
         known = self.registry.get(report.incarnation)
         layouts = self.topics.pending_layouts()
         check_sender(report, self.registry, layouts)
-        if known is None:
-            require_capacity(self.registry, layouts, now)
+        if known is None and not self.registry.is_current(report.broker, report.incarnation):
+            for incarnation in require_capacity(self.registry, self.assignments, now):
+                self.effects.forget_broker(incarnation)
         foreign = drop_foreign_segments(report, self.topics)
         was = None if known is None else (known.liveness(now), known.draining)
-        broker = self.registry.report(report, now)
+        broker = self.registry.report(report, now, named_replicas(layouts).keys() if report.recovered else ())
         if was != (broker.liveness(now), broker.draining):
             self.queue.enqueue()
         if foreign and not broker.reports_foreign_segments:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from smq_core.errors import InvalidRequest, Overloaded
 from smq_core.model.entities import Layout, Replica
 from smq_operator.brokers.registry import SUSPECT_AFTER_US, BrokerRegistry
+from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
@@ -20,7 +21,7 @@ MAX_SEGMENTS = 10_000
 MAX_INCARNATIONS = 1_000
 """How many others a report names as unresponsive, or as former ones."""
 MAX_BROKERS = 2_000
-"""How many incarnations that no layout names are registered."""
+"""How many incarnations that report are registered, besides those that the platform knows."""
 
 
 def check_size(report: lpb.BrokerReport) -> None:
@@ -35,15 +36,12 @@ def check_size(report: lpb.BrokerReport) -> None:
 
 
 def check_sender(report: lpb.BrokerReport, registry: BrokerRegistry, layouts: Iterable[Layout]) -> None:
-    """Raises InvalidRequest if registry or layouts have the sender, or a former one that it names, as another broker.
-
-    Raises Overloaded if there are too many incarnations that no layout names.
-    """
+    """Raises InvalidRequest if registry or layouts have the sender, or a former one it names, as another broker."""
     known = registry.get(report.incarnation)
     unknown = {it for it in report.recovered if registry.get(it) is None}
     if known is None:
         unknown.add(report.incarnation)
-    named = _named(layouts) if unknown else {}
+    named = named_replicas(layouts) if unknown else {}
     sender = known.replica if known is not None else named.get(report.incarnation)
     given = (report.broker, report.address)
     has_ended = known is not None and known.terminated is not None  # which is its own error
@@ -61,16 +59,17 @@ def check_sender(report: lpb.BrokerReport, registry: BrokerRegistry, layouts: It
             )
 
 
-def require_capacity(registry: BrokerRegistry, layouts: Iterable[Layout], now: int) -> None:
-    """Forgets silent incarnations that no layout names, if there are too many. Raises Overloaded if that is not enough.
+def require_capacity(registry: BrokerRegistry, assignments: BrokerAssignments, now: int) -> list[str]:
+    """Forgets silent incarnations that no layout names, if there are too many, and returns them.
 
-    Call it before a new incarnation is registered that no layout names.
+    Raises Overloaded if that is not enough. Call it before a new incarnation is registered.
     """
-    if len(registry.all()) < MAX_BROKERS:
-        return
-    registry.forget(_named(layouts), now, retention_us=SUSPECT_AFTER_US)
-    if len(registry.all()) >= MAX_BROKERS:
+    if registry.count_reported() < MAX_BROKERS:
+        return []
+    forgotten = assignments.forget_brokers(now, retention_us=SUSPECT_AFTER_US)
+    if registry.count_reported() >= MAX_BROKERS:
         raise Overloaded(f"{MAX_BROKERS} brokers are registered already: wait until those that are gone are forgotten")
+    return forgotten
 
 
 def drop_foreign_segments(report: lpb.BrokerReport, topics: Mapping[str, ManagedTopic]) -> int:
@@ -95,5 +94,5 @@ def _is_foreign(segment: pb.SegmentReport, report: lpb.BrokerReport, managed: Ma
     return entry is not None and bool(entry.brokers) and report.broker not in entry.brokers
 
 
-def _named(layouts: Iterable[Layout]) -> dict[str, Replica]:
+def named_replicas(layouts: Iterable[Layout]) -> dict[str, Replica]:
     return {it.incarnation: it for layout in layouts for segment in layout.segments for it in segment.replicas}

@@ -39,6 +39,8 @@ SUSPECT_AFTER_US = 2_500_000
 REPORT_IN_FLIGHT_US = 2_500_000
 """A report that arrives this long after a layout was read was sent after that layout was written."""
 GONE_RETENTION_US = 600_000_000
+MAX_FORMER = 2_000
+"""How many former incarnations that no known layout names are registered. A layout may name them later."""
 MAX_REPORT_TIMEOUT_US = 20_000_000
 REPORT_TIMEOUT_DECAY_US = 60_000_000
 """Without another false alarm for this long, a broker's report timeout halves again."""
@@ -146,9 +148,10 @@ class BrokerRegistry:
 
     # ---- updates
 
-    def report(self, report: lpb.BrokerReport, now: int) -> Broker:
+    def report(self, report: lpb.BrokerReport, now: int, named: Collection[str] = ()) -> Broker:
         """Takes a report. The first report of an incarnation registers it, and proves that older ones have ended.
 
+        ``named`` has the incarnations that layouts name.
         Raises WrongIncarnation if the incarnation has ended, and InvalidRequest if the report lacks its name.
         """
         if not (report.broker and report.incarnation and report.address):
@@ -177,9 +180,10 @@ class BrokerRegistry:
         broker.node, broker.zone = report.node, report.zone
         broker.draining = broker.draining or report.leaving or report.status.draining
         recovered = frozenset(report.recovered) - {report.incarnation}
-        if known is None or recovered != broker.recovered:
+        unregistered = any(it in named and it not in self._brokers for it in recovered)
+        if known is None or recovered != broker.recovered or unregistered:
             broker.recovered = recovered
-            self._update_former(broker, now)
+            self._update_former(broker, now, named)
         return broker
 
     def _register(self, report: lpb.BrokerReport, now: int) -> Broker:
@@ -193,10 +197,14 @@ class BrokerRegistry:
                     self._update_former(other, now)
         return broker
 
-    def _update_former(self, newest: Broker, now: int) -> None:
+    def _update_former(self, newest: Broker, now: int, named: Collection[str] = ()) -> None:
         """All other incarnations of this broker have ended. It says which journals there still are."""
         name = newest.replica.broker
-        for incarnation in newest.recovered - self._brokers.keys():
+        room = MAX_FORMER - sum(1 for broker in self._brokers.values() if not broker.status_at)
+        for incarnation in sorted(newest.recovered - self._brokers.keys(), key=lambda it: it not in named):
+            if incarnation not in named and room <= 0:
+                break
+            room -= 1
             replica = Replica(name, incarnation, newest.replica.address)
             self._brokers[incarnation] = Broker(replica, last_report_at=now)
         for former in self.named(name):
@@ -294,6 +302,18 @@ class BrokerRegistry:
         return done
 
     # ---- queries
+
+    def is_current(self, broker: str, incarnation: str) -> bool:
+        """Whether the platform knows this incarnation as the process that runs under the broker's name."""
+        return self._platform.is_current_incarnation(broker, incarnation) is True
+
+    def count_reported(self) -> int:
+        """How many incarnations have sent reports, besides former ones and those that the platform knows."""
+        return sum(
+            1
+            for broker in self._brokers.values()
+            if broker.status_at and not self.is_current(broker.replica.broker, broker.replica.incarnation)
+        )
 
     def get(self, incarnation: str) -> Broker | None:
         return self._brokers.get(incarnation)

@@ -49,6 +49,14 @@ class BrokerAssignments:
 
     # ---- changes
 
+    def forget_brokers(self, now: int, retention_us: int | None = None) -> list[str]:
+        """Forgets brokers that are silent and that no layout names, once all layouts were read. Returns them."""
+        if not self._topics.all_layouts_known:
+            return []
+        layouts = self._topics.pending_layouts()
+        named = {r.incarnation for layout in layouts for s in layout.segments for r in s.replicas}
+        return self._registry.forget(named, now, retention_us)
+
     def account(self, managed: ManagedTopic) -> None:
         """Takes in the layout that the topic has now, or soon will have."""
         layout = None if managed.deleted else managed.pending_layout or managed.layout

@@ -167,7 +167,8 @@ class LeaderLoop:
         if now - self._loads_updated_at >= SECOND:  # brokers report as often
             self._loads_updated_at = now
             self._update_loads()
-            self._forget_brokers(now)
+            for incarnation in self._assignments.forget_brokers(now):
+                self._effects.forget_broker(incarnation)
 
     def _update_loads(self) -> None:
         total: dict[str, float] = {}
@@ -180,14 +181,6 @@ class LeaderLoop:
             for incarnation, load in loads.items():
                 total[incarnation] = total.get(incarnation, 0.0) + load
         self._assignments.set_loads(total)
-
-    def _forget_brokers(self, now: int) -> None:
-        """Forgets brokers that are gone and that no layout names."""
-        if self._topics.all_layouts_known:
-            layouts = self._topics.pending_layouts()
-            named = {r.incarnation for layout in layouts for s in layout.segments for r in s.replicas}
-            for incarnation in self._registry.forget(named, now):
-                self._effects.forget_broker(incarnation)
 
     def _suspend(self, managed: ManagedTopic, error: Exception) -> None:
         """A topic that fails must not affect the others: it is reconciled anew, from the filer, in a second."""

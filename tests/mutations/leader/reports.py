@@ -7,6 +7,7 @@ from ..mutation import Mutation
 CHECKS = "operator/smq_operator/api/report_checks.py"
 SERVICE = "operator/smq_operator/api/brokers.py"
 TEST = "tests/unit/operator/api/test_report_checks.py"
+TEST_CHANGES = "tests/unit/operator/api/test_topic_changes.py"
 
 MUTATIONS = (
     Mutation(
@@ -61,9 +62,41 @@ MUTATIONS = (
         "register_any_number_of_brokers",
         "The number of incarnations that no layout names is limited.",
         SERVICE,
-        "            require_capacity(self.registry, layouts, now)\n",
-        "            pass\n",
+        "in require_capacity(self.registry, self.assignments, now):\n",
+        "in ():\n",
         (f"{TEST}::test_too_many_brokers_are_refused_until_some_are_gone",),
+    ),
+    Mutation(
+        "register_any_number_of_former_brokers",
+        "The number of former incarnations that no layout names is limited.",
+        "operator/smq_operator/brokers/registry.py",
+        "            if incarnation not in named and room <= 0:\n",
+        "            if False:\n",
+        (f"{TEST}::test_former_incarnations_take_no_place_of_brokers_and_are_limited",),
+    ),
+    Mutation(
+        "forget_brokers_of_layouts_that_were_not_read",
+        "No broker is forgotten before all layouts were read.",
+        "operator/smq_operator/reconcile/broker_assignments.py",
+        "        if not self._topics.all_layouts_known:\n",
+        "        if False:\n",
+        (f"{TEST}::test_no_broker_is_forgotten_before_all_layouts_were_read",),
+    ),
+    Mutation(
+        "convert_any_number_of_columns",
+        "A change of a topic that is too large is refused before its columns are converted.",
+        "operator/smq_operator/api/admin.py",
+        "        check_request(request)\n",
+        "",
+        (f"{TEST_CHANGES}::test_a_request_that_is_too_large_is_refused_before_its_columns_are_read",),
+    ),
+    Mutation(
+        "answer_a_change_of_a_rejected_spec_as_done",
+        "A change is done when it is in force.",
+        "operator/smq_operator/api/topic_changes.py",
+        "    if adopted.rejection is not None:\n",
+        "    if False:\n",
+        (f"{TEST_CHANGES}::test_a_change_of_a_rejected_spec_is_not_answered_as_done",),
     ),
     Mutation(
         "publish_references_at_the_first_ack",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -123,6 +124,51 @@ async def test_fakes_are_forgotten(monkeypatch: pytest.MonkeyPatch):
         assert leader.registry.get("i-mallory") is not None
         await wait_until(lambda: leader.registry.get("i-mallory") is None)
         assert len(leader.registry.all()) == 3, "those that report stay"
+
+
+@virtual_time
+async def test_former_incarnations_take_no_place_of_brokers_and_are_limited(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(report_checks, "MAX_BROKERS", 6)
+    monkeypatch.setattr(registries, "MAX_FORMER", 10)
+    async with open_topic() as (leader, layout):
+        for turn in range(3):  # a known reporter may name others each time
+            fakes = [f"former-{turn}-{number}" for number in range(20)]
+            await leader.call("Report", report_of("mallory", recovered=fakes))
+        assert len(leader.registry.all()) <= 3 + 1 + 10
+        await leader.call("Report", report_of("honest"))
+        primary = layout.segments[0].primary
+        del leader.registry._brokers[primary.incarnation]  # as at a new leader
+        fields = {"incarnation": "i-next", "recovered": [primary.incarnation]}
+        leader.reports_paused = True
+        await leader.call("Report", report_of(primary.broker, **fields))
+        former = leader.registry.get(primary.incarnation)
+        assert former is not None and former.journal_holder is leader.registry.get("i-next"), "a layout names it"
+
+
+@virtual_time
+async def test_a_broker_that_the_platform_knows_is_always_registered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(report_checks, "MAX_BROKERS", 3)
+    async with open_topic() as (leader, _):
+        monkeypatch.setattr(leader.platform, "is_current_incarnation", lambda broker, _: broker == "honest" or None)
+        with pytest.raises(RpcAborted, match="registered already"):
+            await leader.call("Report", report_of("m1"))
+        await leader.call("Report", report_of("honest"))
+        assert leader.registry.get("i-honest") is not None
+
+
+@virtual_time
+async def test_no_broker_is_forgotten_before_all_layouts_were_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(report_checks, "MAX_BROKERS", 4)
+    async with open_topic() as (leader, _):
+        await leader.call("Report", report_of("silent"))
+        await asyncio.sleep(registries.SUSPECT_AFTER_US / 1e6 + 1)
+        leader.topics.synced = False
+        with pytest.raises(RpcAborted, match="registered already"):
+            await leader.call("Report", report_of("m1"))
+        assert leader.registry.get("i-silent") is not None
+        leader.topics.synced = True
+        await leader.call("Report", report_of("m1"))
+        assert leader.registry.get("i-silent") is None and "i-silent" in leader.fleet.forgotten
 
 
 @virtual_time
