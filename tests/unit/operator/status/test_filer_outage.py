@@ -9,7 +9,6 @@ from typing import Any
 from smq_core.errors import StoreUnavailable
 from smq_operator.runtime.http_server import HttpServer
 from smq_operator.status.health import FILER, FILER_FAILS_AFTER_US
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import Store, open_store
@@ -106,7 +105,3 @@ async def readyz(server: HttpServer) -> tuple[int, str]:
 async def test_readyz_names_an_outage_and_keeps_the_leader_reachable() -> None:
     assert await readyz(HttpServer(lambda: "", lambda: (b"", ""), warning=lambda: "the filer")) == (200, "the filer\n")
     assert await readyz(HttpServer(lambda: "", lambda: (b"", ""))) == (200, "ok\n")
-
-
-def test_a_report_without_a_problem_names_none() -> None:
-    assert not pb.BrokerStatus().filer_problem
