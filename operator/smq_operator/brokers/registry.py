@@ -200,11 +200,11 @@ class BrokerRegistry:
     def _update_former(self, newest: Broker, now: int, named: Collection[str] = ()) -> None:
         """All other incarnations of this broker have ended. It says which journals there still are."""
         name = newest.replica.broker
-        room = MAX_FORMER - sum(1 for broker in self._brokers.values() if not broker.status_at)
+        capacity = MAX_FORMER - sum(1 for broker in self._brokers.values() if not broker.status_at)
         for incarnation in sorted(newest.recovered - self._brokers.keys(), key=lambda it: it not in named):
-            if incarnation not in named and room <= 0:
+            if incarnation not in named and capacity <= 0:
                 break
-            room -= 1
+            capacity -= 1
             replica = Replica(name, incarnation, newest.replica.address)
             self._brokers[incarnation] = Broker(replica, last_report_at=now)
         for former in self.named(name):

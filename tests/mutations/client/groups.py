@@ -202,7 +202,7 @@ MUTATIONS = (
         REACH,
         "min(upto, found.get(report.segment, upto))",
         "max(upto, found.get(report.segment, upto))",
-        (f"{TEST_CHANGES}::test_a_silent_primary_is_replaced_by_the_follower_with_the_least",),
+        (f"{TEST_CHANGES}::test_an_unresponsive_primary_is_replaced_by_the_follower_with_the_least",),
     ),
     Mutation(
         "begin_at_the_end_of_the_last_report",

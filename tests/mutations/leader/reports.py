@@ -70,7 +70,7 @@ MUTATIONS = (
         "register_any_number_of_former_brokers",
         "The number of former incarnations that no layout names is limited.",
         "operator/smq_operator/brokers/registry.py",
-        "            if incarnation not in named and room <= 0:\n",
+        "            if incarnation not in named and capacity <= 0:\n",
         "            if False:\n",
         (f"{TEST}::test_former_incarnations_take_no_place_of_brokers_and_are_limited",),
     ),

@@ -412,7 +412,7 @@ async def test_a_commit_is_accepted_while_a_replica_seals_the_segment() -> None:
 
 
 @virtual_time
-async def test_a_silent_primary_is_replaced_by_the_follower_with_the_least() -> None:
+async def test_an_unresponsive_primary_is_replaced_by_the_follower_with_the_least() -> None:
     """All acked messages are at each follower, and one may have more, which the other's seal does not have."""
     bench = GroupBench(replicas=3)
     async with bench.serving():
@@ -430,7 +430,7 @@ async def test_a_silent_primary_is_replaced_by_the_follower_with_the_least() -> 
 
 
 @virtual_time
-async def test_all_silent_brokers_are_asked_at_once() -> None:
+async def test_all_unresponsive_brokers_are_polled_at_once() -> None:
     bench = GroupBench()
     async with bench.serving():
         managed = bench.leader.topics[TOPIC]
@@ -438,14 +438,14 @@ async def test_all_silent_brokers_are_asked_at_once() -> None:
         (segment,) = managed.layout.segments
         for broker in bench.fleet.brokers.values():
             broker.answers = False
-        silent = [replace(segment, name=f"t-0-16-{number}") for number in range(16)]
+        unresponsive = [replace(segment, name=f"t-0-16-{number}") for number in range(16)]
         before = asyncio.get_running_loop().time()
-        assert await reach_of(bench).poll(managed, silent) == {}
+        assert await reach_of(bench).poll(managed, unresponsive) == {}
         assert asyncio.get_running_loop().time() - before < 3 * STATUS_TIMEOUT_SECONDS
 
 
 @virtual_time
-async def test_followers_of_a_stored_segment_are_not_asked() -> None:
+async def test_followers_of_a_stored_segment_are_not_polled() -> None:
     bench = GroupBench()
     async with bench.serving():
         managed = bench.leader.topics[TOPIC]
@@ -454,17 +454,17 @@ async def test_followers_of_a_stored_segment_are_not_asked() -> None:
         bench.fleet.brokers[segment.primary.incarnation].answers = False
         await asyncio.sleep(1)
         bench.leader.reports_paused = True
-        asked: list[str] = []
+        polled: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             call = bench.fleet.call
 
             async def count(replica: Replica, *args: Any, **kwargs: Any) -> bytes:
-                asked.append(replica.incarnation)
+                polled.append(replica.incarnation)
                 return await call(replica, *args, **kwargs)
 
             patch.setattr(bench.fleet, "call", count)
             assert await reach_of(bench).poll(managed, [segment]) == {}
-        assert segment.replicas[1].incarnation not in asked
+        assert segment.replicas[1].incarnation not in polled
 
 
 @virtual_time
