@@ -134,9 +134,10 @@ def test_compressed_rows_are_refused_before_they_are_read(opened: Follower, code
 def test_a_stream_with_columns_is_refused_before_it_is_read(follower: Follower) -> None:
     follower.stream.schema = rows([b"a"]).schema
     follower.send(opening(1, follower.segments[0].name))
+    follower.stream.done_writing()
     with pytest.raises(InvalidRequest, match="has no columns"):
         follower.served.serve()
-    assert follower.stream.requests.qsize() == 1, "nothing was read"
+    assert follower.stream.requests.qsize() == 2, "nothing was read"
 
 
 def test_a_bug_at_one_segment_ends_one_link(opened: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
