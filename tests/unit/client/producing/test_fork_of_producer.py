@@ -30,7 +30,8 @@ def producer(driven_streams: None) -> Iterator[Producer]:
         stream(0).opened()
         eventually(lambda: stream(0).written == [0])
         yield made
-        stream(0).ack(0, 0)
+        for number in list(stream(0).written):
+            stream(0).ack(number, number)
 
 
 def exit_code_of_fork(check: Callable[[], None]) -> int:
@@ -54,15 +55,16 @@ def exit_code_of_fork(check: Callable[[], None]) -> int:
 
 def test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome(producer: Producer) -> None:
     (state,) = producer._batcher._delivery_states
-    delivery = TableDelivery([state])
     with pytest.raises(TimeoutError):
-        delivery.result(0.01)  # from now on somebody has waited
+        TableDelivery([state]).result(0.01)  # from now on somebody has waited
+    later = producer.write(pa.table({"value": [b"y"]}))
+    eventually(lambda: stream(0).written == [0, 1])
 
     def check() -> None:
         with pytest.raises(InvalidRequest, match="is a fork"):
             producer.send(b"in the fork")
-        with pytest.raises(InvalidRequest, match="is a fork"):
-            delivery.result()
+        for delivery in (TableDelivery([state]), later):
+            assert isinstance(delivery.exception(0), InvalidRequest)
 
     assert exit_code_of_fork(check) == 0
 
@@ -93,13 +95,20 @@ def test_what_fails_in_a_fork_does_not_keep_others_usable() -> None:
 
         def use(self) -> None: ...
 
-    broken, later = Broken(), Later()
+    class Part:
+        error: InvalidRequest | None = None
+
+        def end_in_fork(self, error: InvalidRequest) -> None:
+            self.error = error
+
+    broken, later, part = Broken(), Later(), Part()
     track(broken, broken)
-    track(later)
+    track(later, part)
     assert broken in forks._tracked
 
     def check() -> None:
         with pytest.raises(InvalidRequest, match="is a fork"):
             later.use()
+        assert part.error is not None
 
     assert exit_code_of_fork(check) == 0
