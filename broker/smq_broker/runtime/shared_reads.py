@@ -14,7 +14,7 @@ V = TypeVar("V")
 class SharedReads(Generic[K, V]):
     """Safe from many threads. A caller gets the result or the error of a read that began after its call.
 
-    So nobody gets a document that is older than its question.
+    So nobody gets a document that is older than the call.
     """
 
     def __init__(self) -> None:

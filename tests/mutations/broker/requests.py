@@ -104,7 +104,7 @@ MUTATIONS = (
         "broker/smq_broker/runtime/shared_reads.py",
         "shared = self._next.get(key)",
         "shared = self._next.get(key) or self._running.get(key)",
-        ("tests/unit/broker/runtime/test_shared_reads.py::test_who_asks_during_a_read_gets_the_next_one",),
+        ("tests/unit/broker/runtime/test_shared_reads.py::test_who_requests_during_a_read_gets_the_next_one",),
     ),
     Mutation(
         "end_all_links_when_rows_end_early",
