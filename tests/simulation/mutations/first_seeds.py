@@ -33,7 +33,7 @@ FIRST_SEEDS = {
     "check_a_repeated_reference_again": 57,
     "collect_manifests_that_the_index_names": 21,
     "collect_uploads_of_segments_that_still_have_files": 16,
-    "complete_what_another_leader_has_completed": 41,
+    "complete_what_another_leader_has_completed": 14,
     "complete_whatever_is_unfinished": 37,
     "delete_a_topic_without_its_last_layout": 395,
     "delete_the_data_whatever_the_policy": 10,
