@@ -111,11 +111,11 @@ class DemoDisplay:
 
     def _print_decisions(self) -> None:
         """Prints the decisions as lines if there is no live picture, which shows them itself."""
-        for d in self._snapshot.decisions:
-            if d.at > self._shown:
-                self._shown = d.at
-                what = f"{d.segments[0]}{', …' if len(d.segments) > 1 else ''}: " if d.segments else ""
-                self.say(f"  {d.action}  {what}{d.reason}")
+        new = [d for d in self._snapshot.decisions if d.at > self._shown]
+        for d in new:
+            what = f"{d.segments[0]}{', …' if len(d.segments) > 1 else ''}: " if d.segments else ""
+            self.say(f"  {d.action}  {what}{d.reason}")
+        self._shown = max([self._shown, *(d.at for d in new)])  # several decisions may have one time
 
     def _frame(self) -> Group:
         bars = Table.grid(padding=(0, 2, 0, 0))
