@@ -196,8 +196,8 @@ def test_a_reader_inside_a_removed_file_learns_what_it_lost(
             producer.flush()
     write_and_roll(client, topic, b"last")
     # Otherwise the reader may get all messages from a broker's memory at once.
-    view = client._view(topic)
-    eventually(lambda: first.name not in view.snapshot.layout, what="the client knows that the segment is sealed")
+    with client._view(topic) as view:
+        eventually(lambda: first.name not in view.snapshot.layout, what="the client knows that the segment is sealed")
     with client.consumer(topic, start="earliest", max_bytes=20_000, prefetch_bytes=20_000) as reader:
         got = reader.poll(HANG_GUARD)
         assert got is not None and got.segment == first.name
