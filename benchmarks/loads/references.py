@@ -108,7 +108,8 @@ def _binary(rows: np.ndarray) -> pa.Array:
 
 def _store(client: smq.Client, topic: str) -> Store:
     """The one into which a producer uploads."""
-    return client._view(topic).open_upload_store()
+    with client._view(topic) as view:
+        return view.open_upload_store()
 
 
 def _parts(table: pa.Table) -> Iterator[pa.Table]:
