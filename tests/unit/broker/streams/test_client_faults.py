@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from smq_broker.runtime.log_limiter import MAX_KINDS, LogLimiter
 from smq_broker.streams.relay import parse_request
+from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.server import BrokerServer
 from smq_core.errors import InvalidRequest, NotHosted
 from smq_proto.v1 import data_pb2 as pb
@@ -44,6 +45,7 @@ class ServedSegment:
             1 << 20,
             None,  # type: ignore[arg-type]
             broker.clients,
+            RequestLimit(),
         )
         self.hello = pb.PutOpen(
             protocol=PROTOCOL,

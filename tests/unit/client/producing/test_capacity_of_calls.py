@@ -86,9 +86,9 @@ def test_a_call_without_capacity_for_all_of_it_sends_nothing(producer: Producer,
 
 @CALLS
 def test_a_call_without_messages_does_not_wait_for_capacity(producer: Producer, send: Send) -> None:
-    producer._engine.reserve_now(producer._engine.max_in_flight)
+    producer._engine.reserve_now(2 * producer._engine.max_undivided_bytes)
     assert send(producer, 0, 0).result(0).offsets.tolist() == []
-    producer._engine.release(producer._engine.max_in_flight)
+    producer._engine.release(2 * producer._engine.max_undivided_bytes)
 
 
 @CALLS
