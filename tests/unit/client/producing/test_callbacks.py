@@ -67,7 +67,6 @@ def test_a_client_that_a_callback_closes_stays_open(producer: Producer) -> None:
 
 
 def test_a_callback_that_sends_without_capacity_gets_an_error_at_once(producer: Producer) -> None:
-    producer._engine.reserve_now(700_000)
     error = outcome_in_callback(producer, lambda: producer.send_many([b"x" * 50_000] * 8))
     assert isinstance(error, Overloaded) and "a delivery callback cannot wait" in error.message
 
