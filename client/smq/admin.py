@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -155,6 +155,10 @@ class TopicInfo:
     """whether autoscaling is paused"""
     schema_version: int = 0
     """counts the changes of the schema, from 0"""
+    messages: int | None = None
+    """how many the topic holds; None while the end of a segment is unknown"""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """the offset after the last readable message of each living segment, as the leader knows it"""
 
     @property
     def ready(self) -> bool:
@@ -553,6 +557,8 @@ def _topic_info(t: lpb.TopicList.Topic) -> TopicInfo:
         layout_version=t.layout.version,
         paused=t.paused,
         schema_version=t.info.schema_version,
+        messages=t.messages if t.HasField("messages") else None,
+        ends=dict(t.ends),
     )
 
 

@@ -316,6 +316,8 @@ def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList
         conditions=condition_messages(snapshot_of(managed, issues)),
         sealed_segments=len(managed.sealed),
         paused=managed.desired.paused,
+        ends=managed.readable_ends(),
+        messages=managed.message_count(),
     )
 
 

@@ -538,7 +538,14 @@ class TopicList(_message.Message):
         message: str
         def __init__(self, where: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
     class Topic(_message.Message):
-        __slots__ = ("info", "layout", "messages_per_second", "bytes_per_second", "conditions", "sealed_segments", "paused")
+        __slots__ = ("info", "layout", "messages_per_second", "bytes_per_second", "conditions", "sealed_segments", "paused", "ends", "messages")
+        class EndsEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: int
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
         INFO_FIELD_NUMBER: _ClassVar[int]
         LAYOUT_FIELD_NUMBER: _ClassVar[int]
         MESSAGES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -546,6 +553,8 @@ class TopicList(_message.Message):
         CONDITIONS_FIELD_NUMBER: _ClassVar[int]
         SEALED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
         PAUSED_FIELD_NUMBER: _ClassVar[int]
+        ENDS_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_FIELD_NUMBER: _ClassVar[int]
         info: _data_pb2.TopicInfo
         layout: _data_pb2.Layout
         messages_per_second: float
@@ -553,7 +562,9 @@ class TopicList(_message.Message):
         conditions: _containers.RepeatedCompositeFieldContainer[Condition]
         sealed_segments: int
         paused: bool
-        def __init__(self, info: _Optional[_Union[_data_pb2.TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[_data_pb2.Layout, _Mapping]] = ..., messages_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., sealed_segments: _Optional[int] = ..., paused: _Optional[bool] = ...) -> None: ...
+        ends: _containers.ScalarMap[str, int]
+        messages: int
+        def __init__(self, info: _Optional[_Union[_data_pb2.TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[_data_pb2.Layout, _Mapping]] = ..., messages_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., sealed_segments: _Optional[int] = ..., paused: _Optional[bool] = ..., ends: _Optional[_Mapping[str, int]] = ..., messages: _Optional[int] = ...) -> None: ...
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicList.Topic]

@@ -45,6 +45,30 @@ def test_the_list_of_topics(leader: str, topic: str) -> None:
     assert f"default/{topic}" in [t["name"] for t in as_json]
 
 
+def test_the_number_of_messages_is_shown(leader: str, topic: str) -> None:
+    assert smq("publish", topic, leader=leader, stdin="one\ntwo\nthree").code == 0
+    assert smq("segment", "roll", f"{topic}-0-16", leader=leader).code == 0
+    assert smq("publish", topic, leader=leader, stdin="four").code == 0
+
+    def described() -> dict[str, object]:
+        found: dict[str, object] = json.loads(smq("topic", "describe", topic, "--json", leader=leader).out)["topic"]
+        return found
+
+    eventually(lambda: described()["messages"] == 4, what="the brokers' reports")
+    assert described()["ends"] == {f"{topic}-0-16-1": 1}
+    assert "Messages:    4\n" in smq("topic", "describe", topic, leader=leader).out
+    wide = smq("topic", "list", "-o", "wide", leader=leader)
+    assert dict(zip(wide.column("NAME"), wide.column("MESSAGES"), strict=True))[topic] == "4"
+    assert smq("segment", "list", topic, "--all", leader=leader).column("OFFSETS") == ["0-3", "0-1"]
+
+
+def test_a_description_is_no_manifest_and_the_error_names_the_command_for_one(leader: str, topic: str) -> None:
+    for command in (["topic", "describe", topic], ["topic", "list"]):
+        shown = smq(*command, "-o", "yaml", leader=leader).out
+        refused = smq("apply", "-f", "-", leader=leader, stdin=shown)
+        assert (refused.code, refused.out) == (1, "") and "`smq topic export" in refused.err, refused
+
+
 def test_describe_shows_columns_segments_and_decisions(leader: str, typed_topic: str) -> None:
     eventually(lambda: typed_topic in smq("segment", "list", typed_topic, leader=leader).out, what="segments")
 

@@ -43,6 +43,17 @@ MUTATIONS = (
             "::test_the_cause_of_a_broker_that_was_killed_is_a_decision_and_in_the_list",
         ),
     ),
+    Mutation(
+        "count_what_nobody_reported_as_empty",
+        "How many messages a topic holds is unknown while the end of a segment is.",
+        "operator/smq_operator/reconcile/topics/managed_topic.py",
+        "        if any(name not in ends for name in living):\n            return None\n",
+        "        ends = dict.fromkeys(living, 0) | ends\n",
+        (
+            "tests/unit/operator/reconcile/test_message_counts.py"
+            "::test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero",
+        ),
+    ),
     # ---- the registry of brokers
     Mutation(
         "let_a_report_clear_a_failed_probe",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +41,7 @@ def list_segments(
     with client() as connected:
         admin = connected.admin()
         segments = admin.segments(topic, all=all_)
-        ends = watermarks(admin)
+        ends = admin.topic(topic).ends
     now = time.time_ns() // 1000
     print_list(
         output,
@@ -144,15 +144,10 @@ def find_segments(topics: Sequence[TopicInfo], names: Sequence[str]) -> tuple[st
     return found[0][0], [segment for _, segment in found]
 
 
-def watermarks(admin: Admin) -> dict[str, int]:
-    """The watermark of each living segment that its primary reported."""
-    return {s.segment: s.watermark for broker in admin.brokers() for s in broker.segments if s.primary}
-
-
-def format_offsets(segment: SegmentInfo, ends: dict[str, int]) -> str:
-    """The readable offsets, such as ``0-1234``; of a living segment, those so far."""
+def format_offsets(segment: SegmentInfo, ends: Mapping[str, int]) -> str:
+    """The readable offsets, such as ``0-1234``; of a living segment, those so far, as far as they are known."""
     end = segment.end if segment.end is not None else ends.get(segment.name)
-    text = f"0-{end}" if end is not None else "–"
+    text = f"0-{end}" if end is not None else "unknown"
     return f"{text} ({format_loss(segment.lost, segment.lost_at_least)})" if segment.lost else text
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from smq.cli.commands.compact import compact
 from smq.cli.commands.create import create
 from smq.cli.commands.recover import recover
+from smq.cli.commands.segments import format_offsets
 from smq.cli.commands.topic_changes import alter, export
 from smq.cli.commands.verify import verify
 from smq.cli.connection.filer_watch import filer_named
@@ -37,13 +38,14 @@ def list_topics(output: OutputOption = Output.TABLE) -> None:
     print_list(
         output,
         topics,
-        ["NAME", "PARTITIONS", "SEGMENTS", "SEALED", "RATE", "READY", "DURABILITY", "KEY", "SCHEMA", "UID"],
+        ["NAME", "PARTITIONS", "SEGMENTS", "SEALED", "MESSAGES", "RATE", "READY", "DURABILITY", "KEY", "SCHEMA", "UID"],
         [
             (
                 formatting.topic(t.name),
                 str(t.partitions),
                 str(len(t.segments)),
                 str(t.sealed_segments),
+                "unknown" if t.messages is None else str(t.messages),
                 formatting.rate(t.messages_per_second, t.bytes_per_second),
                 _ready(t),
                 t.durability,
@@ -53,8 +55,8 @@ def list_topics(output: OutputOption = Output.TABLE) -> None:
             )
             for t in topics
         ],
-        right=["PARTITIONS", "SEGMENTS", "SEALED"],
-        wide=["SEALED", "DURABILITY", "KEY", "SCHEMA", "UID"],
+        right=["PARTITIONS", "SEGMENTS", "SEALED", "MESSAGES"],
+        wide=["SEALED", "MESSAGES", "DURABILITY", "KEY", "SCHEMA", "UID"],
     )
 
 
@@ -92,13 +94,14 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
     _print_heading("Segments")
     now = time.time_ns() // 1000
     print_table(
-        ["NAME", "RANGE", "PHASE", "BROKERS", "OPENED", "AGE"],
+        ["NAME", "RANGE", "PHASE", "BROKERS", "OFFSETS", "OPENED", "AGE"],
         [
             (
                 s.name,
                 f"{s.start}-{s.stop}",
                 phase(s.phase),
                 ", ".join(s.brokers),
+                format_offsets(s, found.ends),
                 s.opened_because,
                 formatting.age(s.opened_at, now),
             )
@@ -189,10 +192,18 @@ def _print_details(t: TopicInfo) -> None:
         "Durability": t.durability,
         "Rate": formatting.rate(t.messages_per_second, t.bytes_per_second),
         "Sealed": formatting.plural(t.sealed_segments, "segment"),
+        "Messages": _messages(t),
         "Uid": t.uid,
     }
     for name, value in details.items():
         out.print(Text.assemble((f"{name + ':':<13}", "bold"), value))
+
+
+def _messages(t: TopicInfo) -> str:
+    if t.messages is not None:
+        return f"{t.messages:,}"
+    unknown = [s.name for s in t.segments if s.end is None and s.name not in t.ends]
+    return f"unknown: no broker has reported the end of {', '.join(unknown)}" if unknown else "unknown"
 
 
 def _print_heading(text: str) -> None:

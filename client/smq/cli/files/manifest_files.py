@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from smq_core.errors import SpecRejected
+from smq_core.model.names import shown
 from smq_storage.topic_manifests.yaml_documents import BoundedLoader
 
 _FIELD = re.compile(r"(?:apiVersion|kind|metadata|spec)[\w.\-/\[\]]*")
@@ -51,7 +52,7 @@ class ManifestInFile:
 def read_manifests(file: str) -> list[ManifestInFile]:
     """The manifests of a file, or of stdin for ``-``; a single one exactly as it is written.
 
-    Raises SpecRejected with file and line if it is not YAML, OSError.
+    Raises SpecRejected with file and line if it is not YAML, or if it is what another command prints; OSError.
     """
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     name = "stdin" if file == "-" else file
@@ -64,6 +65,15 @@ def read_manifests(file: str) -> list[ManifestInFile]:
         raise SpecRejected(f"{name}:{line}not YAML: {' '.join(filter(None, (error.context, error.problem)))}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise SpecRejected(f"{name}: not YAML: {error}") from None
+    for document in documents:
+        described = document.get("topic") if isinstance(document, dict) else document
+        for it in described if isinstance(described, list) else [described]:
+            if isinstance(it, dict) and "layout_version" in it:
+                topic = str(it.get("name", "TOPIC")).removeprefix("default/")
+                raise SpecRejected(
+                    f"{name}: this describes topic {shown(topic)}, and is no manifest: `smq topic export TOPIC` prints "
+                    "the manifest of a topic"
+                )
     found = [(node, document) for node, document in zip(nodes, documents, strict=True) if document is not None]
     if len(found) <= 1:
         return [ManifestInFile(name, text, found[0][0] if found else None)]

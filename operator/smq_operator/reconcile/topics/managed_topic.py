@@ -68,6 +68,8 @@ class ManagedTopic:
     """The layout whose assigned work is counted now."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _loss_version: tuple[int, int] = (-1, 0)
+    _sealed_messages: tuple[int, int] = (-1, 0)
+    """The number of index changes, and how many messages the segments of the index have."""
 
     @property
     def name(self) -> str:
@@ -223,6 +225,29 @@ class ManagedTopic:
             if outcome is not None:
                 nodes[name] = SegmentNode(name, node.predecessors, outcome.end, node.opened_at)
         return nodes
+
+    def readable_ends(self) -> dict[str, int]:
+        """The end of each living segment: the final one, or the last that was reported. Unknown ones are absent."""
+        if self.reconciler is None or self.layout is None:
+            return {}
+        ends = self.reconciler.watermarks
+        for segment in self.layout.segments:
+            outcome = self.reconciler.outcome(segment.name)
+            if outcome is not None:
+                ends[segment.name] = outcome.end
+        return {it.name: ends[it.name] for it in self.layout.segments if it.name in ends}
+
+    def message_count(self) -> int | None:
+        """How many messages the topic holds; None while the end of a segment is unknown."""
+        if self.layout is None or not self.index_read:
+            return None
+        ends, living = self.readable_ends(), [it.name for it in self.layout.segments if it.name not in self.sealed]
+        if any(name not in ends for name in living):
+            return None
+        # Not summed at each call, because an index may have a hundred thousand entries.
+        if self._sealed_messages[0] != self.index_changes:
+            self._sealed_messages = (self.index_changes, sum(entry.end for entry in self.sealed.values()))
+        return self._sealed_messages[1] + sum(ends[name] for name in living)
 
     def quarantine(self, error: CorruptDocument, problems: LeaderProblems) -> None:
         """A document of the topic cannot be read. It is left in place, and read again and again."""

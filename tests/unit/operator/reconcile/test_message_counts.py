@@ -1,0 +1,54 @@
+"""How many messages a topic holds, as the leader knows it."""
+
+from __future__ import annotations
+
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.object_store.store import open_store
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
+from support.virtual_time import virtual_time
+from support.waiting import wait_until
+
+
+async def listed(leader: LeaderInMemory) -> lpb.TopicList.Topic:
+    reply = await leader.call("ListTopics", lpb.Empty())
+    assert isinstance(reply, lpb.TopicList)
+    return reply.topics[0]
+
+
+@virtual_time
+async def test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero() -> None:
+    store = open_store("memory://")
+    fleet, platform = FakeFleet(store), FakePlatform()
+    for number in range(2):
+        fleet.add(f"b{number}")
+    platform.add_topic("default/t", min_segments=2)
+    first, second = LeaderInMemory(platform, fleet, store), LeaderInMemory(platform, fleet, store)
+
+    async with running_leader(first):
+        await wait_until(lambda: _all_reported(first, 2), what="two open segments")
+        assert (await listed(first)).messages == 0
+        layout = first.topics["default/t"].layout
+        assert layout is not None
+        left, right = layout.segments
+        fleet.write(layout.uid, left, 30)
+        fleet.write(layout.uid, right, 4)
+        await wait_until(lambda: first.topics["default/t"].message_count() == 34, what="the reports")
+        assert (await listed(first)).ends == {left.name: 30, right.name: 4}
+
+        await first.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[left.name]))
+        await wait_until(lambda: left.name in first.topics["default/t"].sealed, what="the seal")
+        await wait_until(lambda: first.topics["default/t"].message_count() == 34, what="the successor's report")
+        assert left.name not in (await listed(first)).ends
+
+    second.reports_paused = True
+    async with running_leader(second):
+        await wait_until(lambda: second.topics.get("default/t") is not None and second.topics["default/t"].index_read)
+        assert not (await listed(second)).HasField("messages"), "no broker has reported yet"
+        second.reports_paused = False
+        await wait_until(lambda: second.topics["default/t"].message_count() == 34, what="the reports")
+
+
+def _all_reported(leader: LeaderInMemory, segments: int) -> bool:
+    managed = leader.topics.get("default/t")
+    return managed is not None and len(managed.readable_ends()) == segments
