@@ -8,11 +8,13 @@ import os
 from smq_broker.runtime import import_blocker
 from smq_storage.process import allocator
 from smq_storage.process.extras import needs_extra
+from smq_storage.process.file_modes import make_files_private
 
 
 def main() -> None:
     faulthandler.enable()  # a crash in a native library leaves the Python frames of every thread in the log
     import_blocker.block_imports()
+    make_files_private()
     # Before any library starts a thread and so gets another arena: glibc returns memory that was freed in such an arena
     # to the system too early or never.
     allocator.set_malloc({allocator.ARENA_MAX: 1})

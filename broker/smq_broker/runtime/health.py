@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,9 +20,9 @@ from smq_core.model.http_hosts import is_cluster_host
 from smq_storage.process.listeners import create_listener
 
 MAX_REQUESTS = 32
-"""At once. Each has a thread. Others are disconnected."""
+"""At once. Each has a thread. One more ends the oldest one, because a probe that fails ends the broker."""
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""How long a client may send nothing."""
+"""How long a client may send nothing, or not read its answer."""
 
 ReadinessCheck = Callable[[], str | None]
 
@@ -82,26 +84,38 @@ class _Server(ThreadingHTTPServer):
         self.socket.close()
         self.socket = listener
         self._supervisor = threads
-        self._capacity = threading.BoundedSemaphore(MAX_REQUESTS)
+        self._lock = threading.Lock()
+        self._requests: dict[socket.socket, None] = {}
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
+        assert isinstance(request, socket.socket)
+
         def serve() -> None:
             try:
                 self.process_request_thread(request, client_address)
             finally:
-                self._capacity.release()
+                self._forget(request)
 
-        if not self._capacity.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        with self._lock:
+            for oldest in list(self._requests)[: len(self._requests) + 1 - MAX_REQUESTS]:
+                del self._requests[oldest]
+                with suppress(OSError):  # it has ended
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread ends
+            self._requests[request] = None
         # If one request fails, the others do not.
         try:
             self._supervisor.start(Task("http-request", serve, on_death=lambda: None, restarts=False))
         except BaseException:
-            self._capacity.release()
+            self._forget(request)
             raise
 
+    def _forget(self, request: socket.socket) -> None:
+        with self._lock:
+            self._requests.pop(request, None)
+
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
+        if isinstance(sys.exception(), ConnectionError | TimeoutError):
+            return  # the client went away, or was too slow
         log.warning("http.request_failed", client=str(client_address), exc_info=True)
 
 

@@ -13,6 +13,7 @@ from smq_operator.local.settings import LocalSettings
 from smq_operator.local.watermarks import WatermarkRecorder
 from smq_operator.runtime import clock
 from smq_storage.process.extras import needs_extra
+from smq_storage.process.file_modes import make_files_private
 
 
 class LocalLeadership(Standalone):
@@ -29,9 +30,10 @@ class LocalLeadership(Standalone):
 
 def run(settings: LocalSettings) -> None:
     """Raises InvalidRequest, StoreUnsupported."""
+    make_files_private()
     folder = settings.folder
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it has messages and logs
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidRequest(f"cannot make the folder {folder} ({error.strerror}): choose another --dir") from None
     lock = FolderLock(folder)

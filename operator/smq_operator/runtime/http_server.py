@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -12,8 +14,10 @@ from smq_core.model.http_hosts import is_cluster_host
 from smq_operator.runtime.settings import host_port
 from smq_storage.process.listeners import create_listener
 
-IDLE_SECONDS = 5.0
-"""How long a connection stays open after a request. A browser connects again."""
+TIMEOUT_SECONDS = 5.0
+"""How long a client may take for a request, for its next one, and to read an answer. A browser connects again."""
+MAX_CONNECTIONS = 100
+"""At once. One more ends the oldest one, because a probe that fails ends the leader. A browser has at most six."""
 
 
 class HttpServer:
@@ -35,32 +39,54 @@ class HttpServer:
         self._hosts = frozenset(hosts)
         self._ready = ready
         self._metrics = metrics
-        application = web.Application(middlewares=[self._check_host])
+        application = web.Application(middlewares=[self._send_in_time, self._check_host])
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._serve_metrics)
         add_pages(application.router)
         application.router.add_get("/{path:.*}", self._not_found)
-        self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=1.0, keepalive_timeout=IDLE_SECONDS
-        )
+        self._runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=1.0)
+        self._listener: asyncio.Server | None = None
+        self._connections: dict[_Connection, asyncio.Transport] = {}
 
     async def start(self, listen: str) -> int:
         """Returns the port. Raises InvalidRequest if it cannot listen there."""
         host, port = host_port(listen)
         await self._runner.setup()
         try:
-            await web.SockSite(self._runner, create_listener(host, port)).start()
+            listener = create_listener(host, port)
         except OSError as error:
             raise InvalidRequest(
                 f"cannot listen on {listen} for HTTP ({error.strerror}): choose another port with --http"
             ) from None
-        bound: int = self._runner.addresses[0][1]
+        self._listener = await asyncio.get_running_loop().create_server(self._accept, sock=listener)
+        bound: int = listener.getsockname()[1]
         return bound
 
     async def stop(self) -> None:
         """Closes the port and every connection. May be called at any time."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
+
+    def _accept(self) -> _Connection:
+        for oldest in list(self._connections)[: len(self._connections) + 1 - MAX_CONNECTIONS]:
+            self._connections.pop(oldest).abort()
+        assert self._runner.server is not None
+        return _Connection(self._runner.server, self._connections)
+
+    @web.middleware
+    async def _send_in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Ends the connection of a client that does not read its answer."""
+        response = await handler(request)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await response.prepare(request)
+                await response.write_eof()
+                return response
+        if request.transport is not None:
+            request.transport.abort()
+        return response
 
     @web.middleware
     async def _check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -85,3 +111,28 @@ class HttpServer:
 
     async def _not_found(self, request: web.Request) -> web.Response:
         return web.Response(text="use / (a page for people), /healthz, /readyz or /metrics\n", status=404)
+
+
+class _Connection(web.RequestHandler):
+    """In ``connections`` from its beginning until its end, even while it waits for a client to read the rest."""
+
+    __slots__ = ("_connections",)
+
+    def __init__(self, server: web.Server, connections: dict[_Connection, asyncio.Transport]) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]
+            keepalive_timeout=TIMEOUT_SECONDS,  # also for the first request
+            lingering_time=0,  # no request has a body
+        )
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self._connections[self] = transport
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._connections.pop(self, None)

@@ -35,6 +35,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterat
     leader.stop()
 
 
+def test_nobody_else_may_read_the_files_of_leader_and_brokers(shared: LeaderProcess) -> None:
+    of_this_test = set(shared.folder.glob("leader-*.log"))
+    found = set(shared.folder.rglob("*")) - of_this_test
+    modes = {path.relative_to(shared.folder).as_posix(): path.stat().st_mode for path in found}
+
+    assert modes.keys() >= {"leader.lock", "id"} and sum(path.startswith("logs/") for path in modes) == 2
+    assert not {path: oct(mode) for path, mode in modes.items() if mode & 0o077}
+
+
 REFUSED = [
     ("Locate", pb.LocateRequest(topic="nope"), errors.UnknownTopic, "there is no topic default/nope"),
     ("History", lpb.HistoryRequest(topic="a/b"), errors.UnknownTopic, "there is no topic a/b"),

@@ -11,6 +11,8 @@ TEST_FOLLOWER = "tests/unit/broker/replication/test_shared_follower.py"
 TEST_FLUSHER = "tests/unit/broker/segments/test_flusher.py"
 TEST_RELAY = "tests/unit/broker/streams/test_relay_targets.py"
 TEST_HEALTH = "tests/unit/broker/runtime/test_health_server.py"
+LEADER_HTTP = "operator/smq_operator/runtime/http_server.py"
+TEST_LEADER_HTTP = "tests/unit/operator/runtime/test_http_server.py"
 TEST = "tests/unit/broker/segments/test_stored_layouts.py"
 
 MUTATIONS = (
@@ -183,11 +185,19 @@ MUTATIONS = (
     ),
     Mutation(
         "serve_any_number_of_http_requests",
-        "The HTTP port serves few requests at once.",
+        "The HTTP port serves few requests at once, and the newest ones.",
         "broker/smq_broker/runtime/health.py",
-        "if not self._capacity.acquire(blocking=False):",
-        "if False:",
-        (f"{TEST_HEALTH}::test_few_requests_are_served_at_once",),
+        "oldest.shutdown(socket.SHUT_RDWR)",
+        "pass",
+        (f"{TEST_HEALTH}::test_one_request_too_many_ends_the_oldest",),
+    ),
+    Mutation(
+        "log_every_http_client_that_goes_away",
+        "The end of an HTTP client is no failure.",
+        "broker/smq_broker/runtime/health.py",
+        "isinstance(sys.exception(), ConnectionError | TimeoutError)",
+        "False",
+        (f"{TEST_HEALTH}::test_a_client_that_goes_away_is_not_logged",),
     ),
     Mutation(
         "serve_web_pages_of_other_names",
@@ -212,6 +222,46 @@ MUTATIONS = (
         "host.endswith(_SUFFIXES) or host in others",
         'host.endswith(_SUFFIXES) or ".svc." in host or host in others',
         ("tests/unit/core/model/test_http_hosts.py::test_public_names_are_not[x.svc.evil.example]",),
+    ),
+    Mutation(
+        "serve_any_number_of_connections_of_the_leader",
+        "The leader's HTTP port serves few connections at once, and the newest ones.",
+        LEADER_HTTP,
+        "self._connections.pop(oldest).abort()",
+        "pass",
+        (f"{TEST_LEADER_HTTP}::test_one_connection_too_many_ends_the_oldest",),
+    ),
+    Mutation(
+        "wait_for_http_requests_of_the_leader",
+        "The leader disconnects a client that does not finish its request, or sends no other one.",
+        LEADER_HTTP,
+        "            keepalive_timeout=TIMEOUT_SECONDS,  # also for the first request\n",
+        "",
+        (f"{TEST_LEADER_HTTP}::test_a_client_that_sends_nothing_more_is_disconnected",),
+    ),
+    Mutation(
+        "wait_for_http_clients_of_the_leader_to_read",
+        "The leader disconnects a client that does not read its answer.",
+        LEADER_HTTP,
+        "async with asyncio.timeout(TIMEOUT_SECONDS):",
+        "async with asyncio.timeout(None):",
+        (f"{TEST_LEADER_HTTP}::test_a_client_that_does_not_read_its_answer_is_disconnected",),
+    ),
+    Mutation(
+        "write_logs_of_brokers_that_others_may_read",
+        "Other users cannot read what leader and brokers of a machine write.",
+        "operator/smq_operator/local/run.py",
+        "    make_files_private()\n",
+        "",
+        ("tests/integration/operator/test_control_api.py::test_nobody_else_may_read_the_files_of_leader_and_brokers",),
+    ),
+    Mutation(
+        "write_the_log_of_smq_dev_that_others_may_read",
+        "Other users cannot read what `smq dev` writes, whoever made the folder.",
+        "client/smq/cli/commands/dev.py",
+        "    make_files_private()\n",
+        "",
+        ("tests/integration/cli/test_dev_files.py::test_nobody_else_may_read_the_log_in_a_folder_that_was_there",),
     ),
     Mutation(
         "open_a_pipe_in_a_journal",

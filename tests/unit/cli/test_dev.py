@@ -92,6 +92,15 @@ class RecordedCluster:
         RecordedCluster.stops += 1
 
 
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """`smq dev` sets that of its process, which is pytest here."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def signals() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

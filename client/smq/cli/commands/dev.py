@@ -16,6 +16,7 @@ from smq.cli.dev.status import DevRecord, read_failure, write_failure
 from smq.cli.filer_outage import filer_notice
 from smq.cli.output import formatting
 from smq_core.errors import SmqError
+from smq_storage.process.file_modes import make_files_private
 from smq_storage.process.shutdown import stop_signals
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def dev(
     broker_limit = 2 * brokers if max_brokers is None else max_brokers
     if broker_limit < brokers:
         raise typer.BadParameter(f"--max-brokers {broker_limit} is below --brokers {brokers}")
+    make_files_private()
     if detach:
         from smq.cli.dev.background import start_in_background
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 
 from smq_core.errors import InvalidRequest
+from smq_operator.runtime import http_server
 from smq_operator.runtime.http_server import HttpServer
 from support.waiting import HANG_GUARD
 
 METRICS = "text/plain; version=1.0.0; charset=utf-8"
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def get(port: int, path: str) -> tuple[int, str, str]:
@@ -58,6 +62,68 @@ async def test_a_public_name_is_refused_unless_it_was_chosen() -> None:
     try:
         for host, expected in (("smq-leader:80", 200), ("smq.example.org", 200), ("evil.example", 421)):
             assert await asyncio.to_thread(status_for, port, host) == expected, host
+    finally:
+        await server.stop()
+
+
+def receive(client: socket.socket) -> bytes:
+    """What arrives until the connection ends."""
+    parts = []
+    client.settimeout(HANG_GUARD)
+    with suppress(ConnectionError):
+        while part := client.recv(1 << 20):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [(b"", b""), (REQUEST[:-2], b""), (REQUEST, b"HTTP/1.1 200")],
+    ids=["nothing", "half a request", "one request"],
+)
+async def test_a_client_that_sends_nothing_more_is_disconnected(
+    sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 0.05)
+    server = HttpServer(lambda: "", lambda: (b"", METRICS))
+    port = await server.start("127.0.0.1:0")
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(sent)  # before the server has seen the connection
+            received = await asyncio.to_thread(receive, client)
+        assert received.startswith(answer) and bool(received) == bool(answer)
+    finally:
+        await server.stop()
+
+
+async def test_a_client_that_does_not_read_its_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 0.0)  # ends as soon as there is something to wait for
+    large = 64 << 20  # more than the kernel buffers
+    server = HttpServer(lambda: "", lambda: (bytes(large), METRICS))
+    port = await server.start("127.0.0.1:0")
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(REQUEST.replace(b"/healthz", b"/metrics"))
+            assert 0 < len(await asyncio.to_thread(receive, client)) < large
+    finally:
+        await server.stop()
+
+
+async def test_one_connection_too_many_ends_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", HANG_GUARD)
+    server = HttpServer(lambda: "", lambda: (b"", METRICS))
+    port = await server.start("127.0.0.1:0")
+    try:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert (await asyncio.to_thread(get, port, "/healthz"))[::2] == (200, "ok\n")
+        async with asyncio.timeout(HANG_GUARD):
+            with suppress(ConnectionError):
+                assert await held[0][0].read() == b""
+        held[1][1].write(REQUEST)
+        assert (await held[1][0].readline()).startswith(b"HTTP/1.1 200")
+        for _, writer in held:
+            writer.close()
     finally:
         await server.stop()
 
