@@ -278,3 +278,31 @@ def test_files_are_published_by_reference(leader: str, typed_topic: str, tmp_pat
     pq.write_table(pa.table({"name": ["c"], "size": [3]}), two)
     ran = smq("publish", typed_topic, "--by-reference", str(one), str(two), leader=leader)
     assert ran.code == 0 and ran.out.startswith(f"3 messages of 2 files published to {typed_topic}"), ran
+
+
+def test_several_topics_are_read_at_once_alone_and_in_a_group(leader: str, topic: str, typed_topic: str) -> None:
+    for value in ("one", "two"):
+        assert smq("publish", topic, "--value", value, leader=leader).code == 0
+    typed = smq("publish", typed_topic, "--input", "json", leader=leader, stdin='{"name": "a", "size": 1}')
+    assert typed.code == 0, typed
+
+    printed = smq("consume", topic, typed_topic, *ALL, "3", "--print", "%t %v\\n", leader=leader).lines
+    rows = {f'{typed_topic} {{"name": "a", "size": 1}}', f"{topic} one", f"{topic} two"}
+    assert set(printed) == rows and printed.index(f"{topic} one") < printed.index(f"{topic} two")
+
+    consume = ("consume", topic, typed_topic, "--group", "both", "--from", "earliest", "--format", "json", "-e")
+    first = smq(*consume, "--max", "1", leader=leader).lines
+    assert smq("segment", "roll", f"{topic}-0-16", leader=leader).code == 0
+    assert smq("publish", topic, "--value", "three", leader=leader).code == 0
+    found = [json.loads(line) for line in first + smq(*consume, leader=leader).lines]
+    assert sorted((it["_topic"], it.get("value", it.get("size"))) for it in found if it["_topic"] == topic) == [
+        (topic, "one"),
+        (topic, "three"),
+        (topic, "two"),
+    ]
+    assert [it for it in found if it["_topic"] == typed_topic] == [{"_topic": typed_topic, "name": "a", "size": 1}]
+    assert smq(*consume, leader=leader).lines == []
+
+    for options, words in ((["--to", "x.csv"], "a csv file"), (["--partition", "1"], "are of one topic")):
+        refused = smq("consume", topic, typed_topic, *options, leader=leader)
+        assert refused.code == 1 and words in refused.err, refused

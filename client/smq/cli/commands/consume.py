@@ -14,7 +14,6 @@ import typer
 from smq.cli.connection.filer_watch import FilerWatch, end_process
 from smq.cli.connection.session import (
     CommandFailed,
-    TopicName,
     client,
     command,
     end_on_sigterm,
@@ -29,7 +28,7 @@ from smq.cli.times import parse_positions, parse_time
 from smq_core.errors import DataLost, InvalidRequest
 
 if TYPE_CHECKING:
-    from smq import Consumer
+    from smq import Consumer, TopicsConsumer
 
 POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
 """A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
@@ -54,7 +53,7 @@ app = typer.Typer(add_completion=False)
 @app.command(cls=ListCommand)
 @command
 def consume(
-    topic: TopicName,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="One or more topics: name, or namespace/name.")],
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Join this group and share the topic with its members.")
     ] = None,
@@ -135,9 +134,10 @@ def consume(
         OnLoss, typer.Option(help="What to do if messages are gone: end with an error, or continue after them.")
     ] = OnLoss.FAIL,
 ) -> None:
-    """Print the messages of a topic as they arrive, until --max, --timeout, --exit-at-end or Ctrl-C.
+    """Print the messages of topics as they arrive, until --max, --timeout, --exit-at-end or Ctrl-C.
 
-    With --group, printed messages are committed, and the next member continues after them.
+    With --group, printed messages are committed, and the next member continues after them. Of several topics, JSON and
+    --meta have the field _topic, and --print has %t.
     """
     # Imported late: they load Arrow, which other commands do not need.
     from smq.cli.files.line_template import LineTemplate
@@ -162,7 +162,10 @@ def consume(
         raise InvalidRequest(
             "--last says where to start, and a group continues where it is: leave out --from and --group"
         )
-    template = None if print_ is None else LineTemplate(print_, topic)
+    several = len(topics) > 1
+    if several:
+        _check_several(output_format, start, segment, partition)
+    template = None if print_ is None else LineTemplate(print_)
     in_parts = group is not None and output_format is OutputFormat.PARQUET
     if in_parts and to is None:
         raise InvalidRequest(
@@ -171,28 +174,41 @@ def consume(
     with client() as connected:
         # Positions that a person types are checked by seek. Those of a group's start are checked anyway.
         typed = start if group is None and isinstance(start, dict) else None
-        with FilerWatch(connected, topic, timeout=_start_timeout(timeout)):
-            consumer = connected.consumer(
-                topic,
-                group=group,
-                start="earliest" if typed is not None else start,
-                on_loss=on_loss.value,
-                schema=schema.value,
-                segments=segment or None,
-                partitions=None if partition is None else [partition],
-                on_segment_end=None if group is None else lambda name, end: writer.segment_ended(consumer, name, end),
-            )
-            if typed is not None:
-                consumer.seek(typed)
-            elif last is not None:
-                consumer.seek({name: max(0, end - last) for name, end in consumer.positions.items()})
+        options: dict[str, Any] = {
+            "group": group,
+            "start": "earliest" if typed is not None else start,
+            "on_loss": on_loss.value,
+            "schema": schema.value,
+        }
+        with FilerWatch(connected, topics[0], timeout=_start_timeout(timeout)):
+            consumer: Consumer | TopicsConsumer
+            if several:
+                # Each write is flushed, so nothing has to be written before the end of a segment is committed.
+                at_ends = "segment_end" if group is not None else False
+                consumer = connected.topics_consumer(topics, auto_commit=at_ends, **options)
+                readers = [consumer[name] for name in sorted(consumer.topics)]
+            else:
+                consumer = reader = connected.consumer(
+                    topics[0],
+                    segments=segment or None,
+                    partitions=None if partition is None else [partition],
+                    on_segment_end=None if group is None else lambda name, end: writer.segment_ended(reader, name, end),
+                    **options,
+                )
+                readers = [reader]
+            for reader in readers:
+                if typed is not None:
+                    reader.seek(typed)
+                elif last is not None:
+                    reader.seek({name: max(0, end - last) for name, end in reader.positions.items()})
         with consumer:
             # Not before the topic is known, because it truncates the file.
             shown = Shown(meta, headers, key_delimiter, template)
             sink = ParquetParts(to, shown) if in_parts and to is not None else open_sink(output_format, to, shown)
-            writer = MessageWriter(sink, commits=group is not None, partition=partition)
+            named = template is not None or (several and (meta or output_format is OutputFormat.JSON))
+            writer = MessageWriter(sink, commits=group is not None, partition=partition, names_topic=named)
             # Other members of the group wait for the commit too, when they are at the end.
-            wait = MessageWait(connected, topic, timeout, exit_at_end=exit_at_end, on_idle=writer.complete)
+            wait = MessageWait(connected, topics, timeout, exit_at_end=exit_at_end, on_idle=writer.complete)
             try:
                 writer.write_all(consumer, max_, wait.poll)
             except DataLost as error:
@@ -206,7 +222,21 @@ def consume(
                     print_note(f"{formatting.plural(writer.count, 'message')} in {to}")
     if exit_at_end and start == "latest" and group is None and not writer.count:
         print_note(
-            f"it began at the end of {topic}, so there was nothing to print; --from earliest prints what is there"
+            f"it began at the end of {', '.join(topics)}, so there was nothing to print; "
+            "--from earliest prints what is there"
+        )
+
+
+def _check_several(output_format: OutputFormat, start: Any, segments: list[str] | None, partition: int | None) -> None:
+    """Raises InvalidRequest for what only one topic has."""
+    if output_format in (OutputFormat.PARQUET, OutputFormat.CSV):
+        raise InvalidRequest(
+            f"a {output_format.value} file has the columns of one topic: use --format json, or a command for each topic"
+        )
+    if segments or partition is not None or isinstance(start, dict):
+        raise InvalidRequest(
+            "segments, slots and positions are of one topic: leave out --segment, --partition and positions in --from, "
+            "or name one topic"
         )
 
 
@@ -215,7 +245,7 @@ def _start_timeout(timeout: float | None) -> float:
     return leader_timeout() if timeout is None else min(leader_timeout(), max(MIN_START_SECONDS, timeout))
 
 
-def _leave(consumer: Consumer) -> None:
+def _leave(consumer: Consumer | TopicsConsumer) -> None:
     """Leaves the group, and does not wait for requests to the filer, as closing would."""
     closing = threading.Thread(target=consumer.close, name="smq-close", daemon=True)
     closing.start()

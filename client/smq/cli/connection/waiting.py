@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -17,7 +17,7 @@ from smq.cli.output import formatting
 from smq_core.errors import SmqError, StoreDenied
 
 if TYPE_CHECKING:
-    from smq import Batch, Client, Consumer
+    from smq import Batch, Client, Consumer, TopicsConsumer
 
 T = TypeVar("T")
 
@@ -78,15 +78,16 @@ class MessageWait:
     def __init__(
         self,
         client: Client,
-        topic: str,
+        topics: Sequence[str],
         timeout: float | None = None,
         *,
         exit_at_end: bool = False,
-        on_idle: Callable[[Consumer], object] = lambda _: None,
+        on_idle: Callable[[Consumer | TopicsConsumer], object] = lambda _: None,
     ) -> None:
         self._on_idle = on_idle
         self._client = client
-        self._topic = topic
+        self._topics = topics
+        self._names = ", ".join(topics)
         self._timeout = timeout
         self._exit_at_end = exit_at_end
         self._checked_at = 0.0
@@ -94,7 +95,7 @@ class MessageWait:
         self._filer_problem = ""
         """Why the filer did not answer the last check."""
 
-    def poll(self, consumer: Consumer) -> Batch | None:
+    def poll(self, consumer: Consumer | TopicsConsumer) -> Batch | None:
         """The next batch, or None when the reading ends.
 
         Raises CommandFailed if there may be more messages than could be read in time.
@@ -119,11 +120,11 @@ class MessageWait:
             elif self._timeout is not None:
                 pause = min(self._timeout - waited, step)
             if waited >= NOTE_AFTER_SECONDS:
-                print_wait(f"waiting for messages of {self._topic}…")
+                print_wait(f"waiting for messages of {self._names}…")
             if waited >= NOTE_AFTER_SECONDS or overdue:
                 self._look_for_the_cause(None if self._timeout is None else self._timeout - waited)
 
-    def _check_more(self, consumer: Consumer, waited: float) -> None:
+    def _check_more(self, consumer: Consumer | TopicsConsumer, waited: float) -> None:
         """Raises CommandFailed if reading fails, or does not get on for long. A slow start is not the end."""
         assert self._timeout is not None
         failure = consumer.filer_error
@@ -131,13 +132,13 @@ class MessageWait:
         if problem:
             raise FilerAway(f"{self._unread(waited)}: {problem}")
         if waited >= self._timeout + UNREAD_SECONDS:
-            cause = cause_of_wait(self._client, self._topic)
+            cause = _first_cause(self._client, self._topics)
             raise CommandFailed(
                 f"{self._unread(waited)}: {cause or 'the brokers have not said yet where the topic ends'}"
             )
 
     def _unread(self, waited: float) -> str:
-        return f"no message of {self._topic} came for {waited:.0f} s, but there may be more"
+        return f"no message of {self._names} came for {waited:.0f} s, but there may be more"
 
     def _look_for_the_cause(self, left: float | None) -> None:
         """In a thread of its own, because a filer that hangs takes seconds to be given up.
@@ -160,17 +161,23 @@ class MessageWait:
         self._check.start()
 
     def _check_cause(self, seconds: float, prints: bool) -> None:
-        failure = filer_failure(self._client, self._topic, seconds)
+        failure = filer_failure(self._client, self._topics[0], seconds)  # the filer of all topics
         # A filer that refuses the credentials has answered. If a read needs them, the consumer says so itself.
         away = failure is not None and not isinstance(failure, StoreDenied)
         self._filer_problem = description(failure) if failure is not None and away else ""
-        if prints and (cause := _cause(self._client, self._topic, "" if failure is None else description(failure))):
-            print_wait(cause)
+        problem = "" if failure is None else description(failure)
+        for topic in self._topics if prints else ():
+            if cause := _cause(self._client, topic, problem):
+                print_wait(cause)
 
 
 def cause_of_wait(client: Client, topic: str) -> str:
     """Why messages of a topic may not come: the filer, or a segment that cannot be sealed; empty if all is well."""
     return _cause(client, topic, filer_problem(client, topic))
+
+
+def _first_cause(client: Client, topics: Sequence[str]) -> str:
+    return next((cause for topic in topics if (cause := cause_of_wait(client, topic))), "")
 
 
 def _cause(client: Client, topic: str, problem: str) -> str:

@@ -16,7 +16,8 @@ from smq.producing.batching.batch_builder import check_timestamp
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
-POSITION_FIELDS = ("_segment", "_offset", "partition", "appended")
+TOPIC_FIELD = "_topic"
+POSITION_FIELDS = (TOPIC_FIELD, "_segment", "_offset", "partition", "appended")
 """Fields of `smq consume --meta` that every message gets anew; they are ignored in the input."""
 
 Headers = list[tuple[str, bytes | None]]

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from smq.cli.files.json_fields import TOPIC_FIELD
 from smq.cli.files.json_rows import iso, json_line
 from smq_core.errors import InvalidRequest
-from smq_storage.chunks.schemas import RESERVED
+from smq_storage.chunks.schemas import RESERVED_COLUMNS
 
 Row = dict[str, Any]
 
@@ -17,16 +18,16 @@ _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 class LineTemplate:
-    """Writes a message by a format string. ``topic`` is its name. Raises InvalidRequest for another letter."""
+    """Writes a message by a format string. Raises InvalidRequest for another letter."""
 
-    def __init__(self, text: str, topic: str) -> None:
+    def __init__(self, text: str) -> None:
         self._parts: list[Callable[[Row], bytes]] = []
         fields: dict[str, Callable[[Row], bytes]] = {
             "v": _value,
             "s": _value,
             "k": lambda row: row.get("key") or b"" if _is_plain(row) else b"",
             "h": lambda row: b",".join(it["key"].encode() + b"=" + (it["value"] or b"") for it in row["headers"] or ()),
-            "t": lambda row: topic.encode(),
+            "t": lambda row: row[TOPIC_FIELD].encode(),
             "p": lambda row: str(row["partition"]).encode(),
             "S": lambda row: row["_segment"].encode(),
             "o": lambda row: str(row["_offset"]).encode(),
@@ -45,7 +46,7 @@ class LineTemplate:
             raise InvalidRequest(f"--print ends in a single % or \\: {text}")
 
     def line(self, row: Row) -> bytes:
-        """``row`` has the columns of `smq consume --meta`."""
+        """``row`` has the columns of `smq consume --meta`, and the topic."""
         return b"".join(part(row) for part in self._parts)
 
 
@@ -60,5 +61,5 @@ def _is_plain(row: Row) -> bool:
 
 def _value(row: Row) -> bytes:
     """The value, or the topic's own columns as a line of JSON."""
-    body = {name: value for name, value in row.items() if name not in (*RESERVED, "_segment", "_offset")}
+    body = {name: value for name, value in row.items() if name not in RESERVED_COLUMNS}
     return row["value"] or b"" if body.keys() == {"key", "value"} and _is_plain(row) else json_line(body)

@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.cli.connection.session import defer_signals, print_note
+from smq.cli.files.json_fields import TOPIC_FIELD
 from smq.cli.files.sinks import Offsets, Sink
+from smq.cli.output import formatting
+from smq.topics_consumer import TopicsConsumer
 from smq_core.errors import SmqError
 
 if TYPE_CHECKING:
@@ -18,19 +21,30 @@ if TYPE_CHECKING:
 
 
 class MessageWriter:
-    """``commits``: for a group. ``partition``: only messages of that slot of the ring are written."""
+    """``commits``: for a group. ``partition``: only messages of that slot of the ring are written.
 
-    def __init__(self, sink: Sink, *, commits: bool, partition: int | None = None) -> None:
+    ``names_topic``: each row says its topic. Of several topics, each write has to be flushed.
+    """
+
+    def __init__(self, sink: Sink, *, commits: bool, partition: int | None = None, names_topic: bool = False) -> None:
         self._sink = sink
         self._commits = commits
         self._partition = partition
+        self._names_topic = names_topic
         self._positions: dict[str, int] = {}
-        """Written, and not committed."""
+        """Written, and not committed; of several topics, those of ``_topic``."""
+        self._topic = ""
+        """The topic of the last batch."""
         self._writes = False
         self.count = 0
         """The number of messages that were written."""
 
-    def write_all(self, consumer: Consumer, max_messages: int | None, poll: Callable[[Consumer], Batch | None]) -> None:
+    def write_all(
+        self,
+        consumer: Consumer | TopicsConsumer,
+        max_messages: int | None,
+        poll: Callable[[Consumer | TopicsConsumer], Batch | None],
+    ) -> None:
         """Writes until ``poll`` returns None or the most messages are written, and closes the sink.
 
         What was written is committed however it ends (Ctrl-C, messages that are gone), because the closed file has it.
@@ -53,12 +67,12 @@ class MessageWriter:
         self._sink.close()
         self._commit(consumer)
 
-    def segment_ended(self, consumer: Consumer, segment: str, end: int) -> None:
+    def segment_ended(self, consumer: Consumer | TopicsConsumer, segment: str, end: int) -> None:
         """The group reads what follows the segment only when its end is committed."""
         self._positions[segment] = end
         self.complete(consumer)
 
-    def complete(self, consumer: Consumer) -> None:
+    def complete(self, consumer: Consumer | TopicsConsumer) -> None:
         """Completes what was written, so that it can be committed before the end."""
         self._sink.complete()
         self._commit(consumer)
@@ -68,18 +82,23 @@ class MessageWriter:
         # What a file has must be known, so that it is committed. A pipe may block, and can then be interrupted.
         with defer_signals() if self._commits and not self._sink.flushed else contextlib.nullcontext():
             self._writes = True
+            self._topic = batch.topic
+            if rows.num_rows and self._names_topic:
+                names = pa.repeat(formatting.topic(batch.topic), rows.num_rows)
+                rows = rows.add_column(0, TOPIC_FIELD, names)
             if rows.num_rows:
                 self._sink.write(rows, batch.segment, offsets)
             self._writes = False
             self.count += rows.num_rows
             self._positions |= dict(batch.positions) | {batch.segment: next_offset}
 
-    def _commit(self, consumer: Consumer) -> None:
+    def _commit(self, consumer: Consumer | TopicsConsumer) -> None:
         if self._commits and self._positions:
-            consumer.commit(self._positions)
+            reader = consumer[self._topic] if isinstance(consumer, TopicsConsumer) else consumer
+            reader.commit(self._positions)
             self._positions = {}
 
-    def _commit_if_possible(self, consumer: Consumer) -> None:
+    def _commit_if_possible(self, consumer: Consumer | TopicsConsumer) -> None:
         """For an output that ends with another error, which is to be seen."""
         try:
             self._commit(consumer)

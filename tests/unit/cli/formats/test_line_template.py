@@ -18,6 +18,7 @@ from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 def printed(path: Path, text: str, **body: Any) -> bytes:
     table = pa.table(
         {
+            "_topic": ["events"],
             "partition": pa.array([3], pa.int32()),
             "timestamp": pa.array([1_700_000_000_000_000], TIMESTAMP),
             "appended": pa.array([0], TIMESTAMP),
@@ -25,7 +26,7 @@ def printed(path: Path, text: str, **body: Any) -> bytes:
             "headers": pa.array([[("a", b"1"), ("b", None)]], HEADERS),
         }
     )
-    with open_sink(OutputFormat.TEXT, path / "out", Shown(template=LineTemplate(text, "events"))) as sink:
+    with open_sink(OutputFormat.TEXT, path / "out", Shown(template=LineTemplate(text))) as sink:
         sink.write(table, "events-0-8-0", 40)
     return (path / "out").read_bytes()
 
@@ -53,4 +54,4 @@ def test_columns_of_a_schema_are_json_and_a_tombstone_is_empty(tmp_path: Path) -
 @pytest.mark.parametrize("text", ["%x", "%", "a\\"])
 def test_a_format_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="--print"):
-        LineTemplate(text, "events")
+        LineTemplate(text)
