@@ -45,6 +45,8 @@ if TYPE_CHECKING:
         TopicChange,
         TopicInfo,
         TopicSetting,
+        TrimmedSegment,
+        TrimmedTopic,
     )
     from smq.batch import Batch, Message
     from smq.client import Client, connect
@@ -139,6 +141,8 @@ __all__ = [
     "TopicInfo",
     "TopicSetting",
     "TopicsConsumer",
+    "TrimmedSegment",
+    "TrimmedTopic",
     "Unavailable",
     "UnknownSegment",
     "UnknownTopic",
@@ -157,6 +161,8 @@ _MODULES_OF_NAMES = {
         "PinInfo",
         "ProblemInfo",
         "RecoveredTopic",
+        "TrimmedSegment",
+        "TrimmedTopic",
         "SegmentInfo",
         "SegmentLoad",
         "TopicChange",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from smq.group_info import GroupInfo, GroupReset, group_info
@@ -77,6 +77,24 @@ class RecoveredTopic:
     found: tuple[str, ...]
     writes: tuple[str, ...]
     unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedSegment:
+    """A segment that a trim removed, or would. ``unread`` has the groups that skip messages: ``{group: offset}``."""
+
+    name: str
+    messages: int
+    bytes: int
+    unread: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedTopic:
+    """What a trim removed, or would. ``kept``: segments that stay although they may have older messages, and why."""
+
+    removed: tuple[TrimmedSegment, ...]
+    kept: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,6 +485,30 @@ class Admin:
         Raises InvalidRequest if the broker does not drain, and on Kubernetes, where deleting its Pod does the same.
         """
         self._leader.call("UndrainBroker", lpb.DrainBrokerRequest(broker=broker))
+
+    def trim_topic(
+        self, topic: str, before: datetime, *, skip_unread: bool = False, preview: bool = False
+    ) -> TrimmedTopic:
+        """Removes the segments that were sealed before a time (UTC without a zone), as retention does, but now.
+
+        skip_unread: also segments that groups have not read to their ends. Their members are told what they missed.
+        preview: only look, and return what would be removed.
+
+        Whole segments are removed, and open ones stay; :meth:`roll` seals one. Their files are deleted later, as those
+        that retention removes. Raises InvalidRequest for a time in the future; Unavailable, and some may be removed
+        then.
+        """
+        at = before if before.tzinfo is not None else before.replace(tzinfo=UTC)
+        micros = (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+        request = lpb.TrimTopicRequest(
+            topic=self._topic(topic), before=micros, preview=preview, skip_unread=skip_unread
+        )
+        removed: list[TrimmedSegment] = []
+        while True:
+            reply = self._leader.call("TrimTopic", request)
+            removed += [TrimmedSegment(it.segment, it.messages, it.bytes, dict(it.unread)) for it in reply.removed]
+            if not reply.more:
+                return TrimmedTopic(tuple(removed), {it.segment: it.reason for it in reply.kept})
 
     def recover_topic(self, topic: str, *, preview: bool = False, accept_loss: bool = False) -> RecoveredTopic:
         """Writes a lost layout or uid of a topic anew, from what the filer and the brokers still have.

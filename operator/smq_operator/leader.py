@@ -219,7 +219,7 @@ def build_leader(
         store,
         tasks.problems,
         clock,
-        garbage_collector.filer_clock,
+        garbage_collector,
         cleanup.max_pin_age_us,
         recovery,
     )

@@ -14,8 +14,9 @@ from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
-from smq_operator.cleanup.filer_clock import FilerClock
+from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
+from smq_operator.cleanup.trim import TrimRequest
 from smq_operator.platform_port import Platform, manifest_of
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.manual_requests import (
@@ -78,7 +79,7 @@ class AdminService:
     store: StorePool
     problems: LeaderProblems
     clock: Clock
-    filer_clock: FilerClock
+    garbage_collector: GarbageCollector
     max_pin_age: Micros
     recovery: TopicRecovery
 
@@ -167,6 +168,24 @@ class AdminService:
         return managed.topic
 
     @unary_handler
+    async def TrimTopic(self, request: lpb.TrimTopicRequest) -> lpb.TrimTopicReply:
+        managed = self.topics.topic(request.topic)
+        if managed.topic is None or managed.layout is None:
+            raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
+        if request.before > self.clock():
+            raise InvalidRequest("a topic is trimmed before a time that has passed, and this one has not")
+        wanted = TrimRequest(request.before, request.preview, request.skip_unread)
+        done = await self.garbage_collector.trim(managed, managed.topic, wanted)
+        removed = [
+            lpb.TrimTopicReply.Removed(
+                segment=it.segment.name, messages=it.segment.end, bytes=it.segment.bytes, unread=it.unread
+            )
+            for it in done.removals
+        ]
+        kept = [lpb.TrimTopicReply.Kept(segment=name, reason=reason) for name, reason in done.kept.items()]
+        return lpb.TrimTopicReply(removed=removed, kept=kept, more=done.more)
+
+    @unary_handler
     async def RecoverTopic(self, request: lpb.RecoverTopicRequest) -> lpb.RecoverTopicReply:
         report = await self.recovery.recover(request.topic, preview=request.preview, accept_loss=request.accept_loss)
         self.queue.enqueue(self.topics.topic(request.topic))
@@ -217,7 +236,7 @@ class AdminService:
         if managed.topic is None:
             raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
         pins = await self.store.run(list_pins, managed.topic.name, managed.topic.uid)
-        now = (await self.filer_clock.read()).filer
+        now = (await self.garbage_collector.filer_clock.read()).filer
         return lpb.PinList(
             pins=[
                 lpb.PinList.Pin(

@@ -24,9 +24,10 @@ from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, ClockReading, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import PinnedFiles, end_expired_pins
-from smq_operator.cleanup.retention import StartedSegment, age_of_removal, delete_files, remove_expired
+from smq_operator.cleanup.retention import IsHeld, StartedSegment, age_of_removal, delete_files, remove_expired
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
 from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
+from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
 from smq_operator.cleanup.uploads import HostedSegment, KeptUploads, WrittenUploads, collect_unreferenced_uploads
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
@@ -40,7 +41,6 @@ from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -77,7 +77,7 @@ class GarbageCollector:
         settings: CleanupSettings,
         retry_policy: RetryPolicy,
         kept_uploads: Sequence[KeptUploads] = (),
-        is_held: Callable[[Store, Topic, RetryPolicy], bool] = lambda store, topic, retry_policy: False,
+        is_held: IsHeld = lambda store, topic, retry_policy: False,
     ) -> None:
         self._topics = topics
         self._registry = registry
@@ -93,6 +93,8 @@ class GarbageCollector:
         self._retry_policy = retry_policy
         self._kept_uploads = kept_uploads
         self._is_held = is_held
+        self._removing = asyncio.Lock()
+        """Of retention and trims, which count what they remove."""
         self._retention_checked: dict[str, tuple[int, int]] = {}
         self._next_orphan_check_at: dict[str, int] = {}
         self._next_uploads_check_at: dict[str, int] = {}
@@ -158,13 +160,27 @@ class GarbageCollector:
         for managed in self._topics.values():
             managed.clock_skew_us = skew_us if abs(skew_us) > SKEW_TOLERANCE_US else 0
 
+    async def trim(self, managed: ManagedTopic, topic: Topic, request: TrimRequest) -> Trim:
+        """Removes segments that were sealed before a time. Raises Unavailable, CorruptDocument."""
+        async with self._removing:
+            groups, clocks = await self._groups.states(managed, topic), await self.filer_clock.read()
+            started = self._started_segments(topic)
+            found = await self._store.run(
+                trim_topic, topic, request, groups, started, clocks, self._retry_policy, self._is_held
+            )
+            if not request.preview and managed.topic is not None and managed.topic.uid == topic.uid:
+                plan = RetentionPlan(found.removals, managed.retention_held)
+                self._record_removals(managed, topic, plan, clocks.leader, "trim")
+        return found
+
     # ---- one topic
 
     async def _collect_topic(self, managed: ManagedTopic, topic: Topic) -> None:
         now = self._now()
         checked_at, changes = self._retention_checked.get(topic.uid, (0, -1))
         if now - checked_at >= self._settings.retention_interval_us or changes != managed.index_changes:
-            await self._apply_retention(managed, topic)
+            async with self._removing:
+                await self._apply_retention(managed, topic)
             self._retention_checked[topic.uid] = (self._now(), managed.index_changes)
         await self._superseded.collect(managed, topic, lambda: self._hosted_segments(topic))
         self.files["superseded"] = self._superseded.deleted_files
@@ -212,7 +228,9 @@ class GarbageCollector:
         clocks, max_age_us = await self.filer_clock.read(), self._settings.max_pin_age_us
         self.pinned[topic.name] = await self._store.run(end_expired_pins, topic, clocks, max_age_us, self._retry_policy)
 
-    def _record_removals(self, managed: ManagedTopic, topic: Topic, verdict: RetentionPlan, now: int) -> None:
+    def _record_removals(
+        self, managed: ManagedTopic, topic: Topic, verdict: RetentionPlan, now: int, action: str = "retention"
+    ) -> None:
         if verdict.retained.keys() != managed.retention_held.keys():
             groups = sorted({group for names in verdict.retained.values() for group in names})
             log.info("retention.blocked", topic=topic.name, segments=len(verdict.retained), groups=groups)
@@ -232,7 +250,7 @@ class GarbageCollector:
                 )
         for because, removals in reasons.items():
             names = tuple(removal.segment.name for removal in removals)
-            self._decisions.record(Decision(now, topic.name, "retention", names, because))
+            self._decisions.record(Decision(now, topic.name, action, names, because))
         if verdict.removals:
             managed.segments_removed(verdict.removals, now)
             self._queue.enqueue(managed)

@@ -48,6 +48,9 @@ StartedSegment = tuple[str, str]
 """An incarnation and a segment that it hosts."""
 
 
+IsHeld = Callable[[Store, Topic, RetryPolicy], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class ConsistentState:
     """Index and layout of a living topic, read in this order, neither of which is older than the other."""
@@ -76,7 +79,7 @@ def remove_expired(
     started: Collection[StartedSegment],
     clocks: ClockReading,
     retry_policy: RetryPolicy,
-    is_held: Callable[[Store, Topic, RetryPolicy], bool] = lambda store, topic, retry_policy: False,
+    is_held: IsHeld = lambda store, topic, retry_policy: False,
 ) -> RetentionPlan:
     """Removes from the index what is beyond the topic's limits; returns what it removed, and what it keeps for groups.
 
@@ -88,6 +91,22 @@ def remove_expired(
     known = read_consistent(store, topic)
     if known is None:
         return RetentionPlan([], {})
+    return remove_of(store, topic, known, groups, started, clocks, retry_policy, is_held)
+
+
+def remove_of(
+    store: Store,
+    topic: Topic,
+    known: ConsistentState,
+    groups: Sequence[GroupProgress],
+    started: Collection[StartedSegment],
+    clocks: ClockReading,
+    retry_policy: RetryPolicy,
+    is_held: IsHeld,
+    *,
+    preview: bool = False,
+) -> RetentionPlan:
+    """As :func:`remove_expired`, of a topic that was just read. A preview removes nothing, and compares no clocks."""
     needed = {
         name
         for segment in known.layout.segments
@@ -99,6 +118,8 @@ def remove_expired(
     if verdict.removals and is_held(store, topic, retry_policy):
         log.info("retention.held", topic=topic.name, segments=len(verdict.removals), because="unfinished publish")
         return RetentionPlan([], {})
+    if preview:
+        return verdict
     if verdict.removals:
         entries = _verified_ages(store, topic, known.index.entries, verdict, clocks)
         active_groups = [_verified_activity(store, topic, group, clocks) for group in groups]

@@ -510,6 +510,53 @@ class RecoverTopicRequest(_message.Message):
     accept_loss: bool
     def __init__(self, topic: _Optional[str] = ..., preview: _Optional[bool] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
 
+class TrimTopicRequest(_message.Message):
+    __slots__ = ("topic", "before", "preview", "skip_unread")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    SKIP_UNREAD_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    before: int
+    preview: bool
+    skip_unread: bool
+    def __init__(self, topic: _Optional[str] = ..., before: _Optional[int] = ..., preview: _Optional[bool] = ..., skip_unread: _Optional[bool] = ...) -> None: ...
+
+class TrimTopicReply(_message.Message):
+    __slots__ = ("removed", "kept", "more")
+    class Removed(_message.Message):
+        __slots__ = ("segment", "messages", "bytes", "unread")
+        class UnreadEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: int
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+        SEGMENT_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_FIELD_NUMBER: _ClassVar[int]
+        BYTES_FIELD_NUMBER: _ClassVar[int]
+        UNREAD_FIELD_NUMBER: _ClassVar[int]
+        segment: str
+        messages: int
+        bytes: int
+        unread: _containers.ScalarMap[str, int]
+        def __init__(self, segment: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., unread: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    class Kept(_message.Message):
+        __slots__ = ("segment", "reason")
+        SEGMENT_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        segment: str
+        reason: str
+        def __init__(self, segment: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    removed: _containers.RepeatedCompositeFieldContainer[TrimTopicReply.Removed]
+    kept: _containers.RepeatedCompositeFieldContainer[TrimTopicReply.Kept]
+    more: bool
+    def __init__(self, removed: _Optional[_Iterable[_Union[TrimTopicReply.Removed, _Mapping]]] = ..., kept: _Optional[_Iterable[_Union[TrimTopicReply.Kept, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
 class RecoverTopicReply(_message.Message):
     __slots__ = ("found", "writes", "unknown")
     FOUND_FIELD_NUMBER: _ClassVar[int]

@@ -175,6 +175,11 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.SegmentRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
+        self.TrimTopic = channel.unary_unary(
+                '/smq.v1.Leader/TrimTopic',
+                request_serializer=smq_dot_v1_dot_leader__pb2.TrimTopicRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.TrimTopicReply.FromString,
+                _registered_method=True)
         self.RecoverTopic = channel.unary_unary(
                 '/smq.v1.Leader/RecoverTopic',
                 request_serializer=smq_dot_v1_dot_leader__pb2.RecoverTopicRequest.SerializeToString,
@@ -373,6 +378,13 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TrimTopic(self, request, context):
+        """removes old sealed segments now; repeat it while there is more
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RecoverTopic(self, request, context):
         """writes a lost layout or uid of a topic anew
         """
@@ -522,6 +534,11 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.AcceptLoss,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.SegmentRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            ),
+            'TrimTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.TrimTopic,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.TrimTopicRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.TrimTopicReply.SerializeToString,
             ),
             'RecoverTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.RecoverTopic,
@@ -1285,6 +1302,33 @@ class Leader:
             '/smq.v1.Leader/AcceptLoss',
             smq_dot_v1_dot_leader__pb2.SegmentRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TrimTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/TrimTopic',
+            smq_dot_v1_dot_leader__pb2.TrimTopicRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.TrimTopicReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -231,3 +231,30 @@ def test_a_change_of_columns_is_refused_by_name(leader: str, typed_topic: str, o
     eventually(lambda: typed_topic in smq("segment", "list", typed_topic, leader=leader).out, what="segments")
     ran = smq("topic", "alter", typed_topic, *options, "--yes", leader=leader)
     assert (ran.code, ran.out) == (1, "") and why in ran.err and "Traceback" not in ran.err, ran
+
+
+def test_old_segments_are_trimmed_with_consent(leader: str, topic: str) -> None:
+    assert smq("publish", topic, leader=leader, stdin="one\ntwo\nthree").code == 0
+    read = smq("consume", topic, "--group", "g", "--from", "earliest", "--max", "1", leader=leader)
+    assert read.lines == ["one"]
+    assert smq("topic", "trim", topic, "--before", "now", leader=leader).lines == [f"topic {topic}: nothing to remove"]
+    assert smq("segment", "roll", f"{topic}-0-16", leader=leader).code == 0
+
+    planned = smq("topic", "trim", topic, "--before", "now", "--dry-run", leader=leader)
+    assert planned.out.startswith(f"topic {topic}: 3 messages (1 segment, "), planned
+    assert "group g has not read 2 messages of it, and skips them" in planned.err
+    assert f"{topic}-0-16-1 stays: open" in planned.err
+    refused = smq("topic", "trim", topic, "--before", "now", leader=leader)
+    assert refused.code == 1 and "add --yes" in refused.err, refused
+    assert len(smq("segment", "list", topic, "--all", leader=leader).lines) == 3, "nothing was removed"
+
+    def trimmed() -> bool:  # the filer's clock counts in seconds, so it may say that the seal is not older yet
+        done = smq("topic", "trim", topic, "--before", "now", "--yes", leader=leader)
+        assert done.code == 0, done
+        return "3 messages (1 segment" in done.out
+
+    eventually(trimmed, what="the trim")
+    assert len(smq("segment", "list", topic, "--all", leader=leader).lines) == 2
+    assert "trim" in smq("topic", "describe", topic, leader=leader).out
+    future = smq("topic", "trim", topic, "--before", "2099-01-01", leader=leader)
+    assert future.code == 1 and "a time that has passed" in future.err

@@ -54,6 +54,22 @@ MUTATIONS = (
             "::test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero",
         ),
     ),
+    Mutation(
+        "trim_what_groups_have_not_read",
+        "A trim keeps what a group has not read, unless it may be skipped.",
+        "operator/smq_operator/cleanup/trim.py",
+        "spec.retention_keeps_unread and not request.skip_unread",
+        "False",
+        ("tests/unit/operator/cleanup/test_trim.py::test_what_a_group_has_not_read_stays_unless_it_may_be_skipped",),
+    ),
+    Mutation(
+        "trim_during_a_publish",
+        "A trim removes nothing while an atomic publish is unfinished.",
+        "operator/smq_operator/cleanup/trim.py",
+        "        if is_held(store, topic, retry_policy):\n",
+        "        if False:\n",
+        ("tests/unit/operator/cleanup/test_trim.py::test_an_unfinished_publish_removes_nothing_and_is_an_error",),
+    ),
     # ---- the registry of brokers
     Mutation(
         "let_a_report_clear_a_failed_probe",

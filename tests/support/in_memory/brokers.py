@@ -200,8 +200,9 @@ class FakeFleet:
         key = (uid, segment.name)
         machines = [self.brokers[r.incarnation].held[key] for r in segment.replicas]
         for name in segment.predecessors:
-            if ChunkChain(self.store, self.topic_name(key), uid, name).read_seal_chunk() is not None:
-                machines[0].predecessor_sealed(name)
+            seal = ChunkChain(self.store, self.topic_name(key), uid, name).read_seal_chunk()
+            if seal is not None:
+                machines[0].predecessor_sealed(SealOutcome(name, seal.first))
         primary, followers = machines[0], machines[1:]
         batch = batch_of(rows, segment.range.start)
         incoming = IncomingBatch(

@@ -49,6 +49,8 @@ EXPECTED = {
     "PublishedRange",
     "Receipt",
     "RecoveredTopic",
+    "TrimmedSegment",
+    "TrimmedTopic",
     "ReferenceRejected",
     "SchemaMismatch",
     "SegmentInfo",

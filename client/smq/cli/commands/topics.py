@@ -13,6 +13,7 @@ from smq.cli.commands.create import create
 from smq.cli.commands.recover import recover
 from smq.cli.commands.segments import format_offsets
 from smq.cli.commands.topic_changes import alter, export
+from smq.cli.commands.trim import trim
 from smq.cli.commands.verify import verify
 from smq.cli.connection.filer_watch import filer_named
 from smq.cli.connection.session import CommandFailed, TopicName, client, command, confirm, out, print_note
@@ -173,7 +174,7 @@ def resume_scaling(topic: TopicName) -> None:
         out.print(f"topic {topic}: autoscaling is active")
 
 
-for _command in (create, export, verify, compact, recover):
+for _command in (create, export, verify, compact, recover, trim):
     app.command()(_command)
 app.command(cls=ListCommand)(alter)
 
