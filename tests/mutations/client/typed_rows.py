@@ -264,7 +264,7 @@ MUTATIONS = (
     Mutation(
         "show_nanoseconds_as_python_has_them",
         "JSON lines have all digits of a time.",
-        "client/smq/cli/files/json_rows.py",
+        "client/smq/cli/files/json_lines/rows.py",
         "if shown != field.type:",
         "if False:",
         ("tests/unit/cli/formats/test_json_columns.py::test_nanoseconds_are_written_as_text_and_read_again",),

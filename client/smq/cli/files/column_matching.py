@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.cli.files.json_fields import POSITION_FIELDS
-from smq.cli.files.json_rows import json_line, python_rows
+from smq.cli.files.json_lines.fields import POSITION_FIELDS
+from smq.cli.files.json_lines.rows import json_line, python_rows
 from smq.producing.encoding.batch_encoder import message_times
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast
 from smq.producing.encoding.row_values import no_such_columns

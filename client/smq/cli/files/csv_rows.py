@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from smq.cli.files.blocks import record_blocks
-from smq.cli.files.json_columns import RowTable, decode_cell
-from smq.cli.files.json_fields import InvalidField, headers_of, micros, time_of
-from smq.cli.files.json_values import from_json
+from smq.cli.files.json_lines.columns import RowTable, decode_cell
+from smq.cli.files.json_lines.fields import InvalidField, headers_of, micros, time_of
+from smq.cli.files.json_lines.values import from_json
 from smq.producing.encoding.exact_cast import kind_of, show
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column

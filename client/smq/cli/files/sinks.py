@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from smq.cli.files.formats import OutputFormat
-from smq.cli.files.json_rows import iso, json_line, json_object, python_rows
+from smq.cli.files.json_lines.rows import iso, json_line, json_object, python_rows
 from smq.cli.files.line_template import LineTemplate
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED, has_plain_messages

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq.cli.files.json_rows import BASE64
+from smq.cli.files.json_lines.rows import BASE64
 from smq.producing.batching.batch_builder import check_timestamp
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP

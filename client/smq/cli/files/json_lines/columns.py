@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from smq.cli.files.json_fields import (
+from smq.cli.files.json_lines.fields import (
     POSITION_FIELDS,
     Headers,
     InvalidField,
@@ -30,8 +30,8 @@ from smq.cli.files.json_fields import (
     optional_columns,
     time_of,
 )
-from smq.cli.files.json_rows import BASE64
-from smq.cli.files.json_values import from_json, has_bytes
+from smq.cli.files.json_lines.rows import BASE64
+from smq.cli.files.json_lines.values import from_json, has_bytes
 from smq.producing.encoding.exact_cast import InexactValue, kind_of
 from smq.producing.encoding.row_values import RowConverter
 from smq_core.model.entities import Column

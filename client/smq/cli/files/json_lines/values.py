@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from smq.cli.files.json_fields import InvalidField, JsonObject, from_base64, in_utc, time_from_text, to_bytes
-from smq.cli.files.json_rows import BASE64
+from smq.cli.files.json_lines.fields import InvalidField, JsonObject, from_base64, in_utc, time_from_text, to_bytes
+from smq.cli.files.json_lines.rows import BASE64
 from smq.producing.encoding.exact_cast import kind_of
 
 OfBytes = Callable[[Any], bytes | None]

@@ -1,0 +1,1 @@
+"""JSON lines: read as messages or rows of a topic, and written."""
