@@ -32,11 +32,12 @@ SLOW ?=
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
 TRACE_PACKAGES = strace
+IMAGE_PACKAGES = docker.io
 CHAOS_PACKAGES = e2fsprogs iproute2 nftables util-linux
 SPARK_PACKAGES = openjdk-17-jre-headless maven
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench bench-spark chaos e2e \
-	chaos-packages spark-packages spark-jars cluster-packages cluster-build pins clean \
+	chaos-packages spark-packages spark-jars cluster-packages image-packages cluster-build pins clean \
 	reference reference-check docs
 
 help: ## show this list
@@ -103,7 +104,8 @@ bench-spark: $(STAMP) ## measure reads, streams, writes and compaction of Spark 
 chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (as root also the network, clocks and a disk)
 	$(PY) -m pytest tests/chaos -s $(ARGS)
 
-e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build) ## real Pods on real nodes, on this machine (needs root and Go); or CLUSTER=kind
+# The whole run tests the Dockerfiles, too. With a selection, images are built without Docker unless it is there, which is faster.
+e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build $(if $(ARGS),,image-packages)) ## real Pods on real nodes, on this machine (needs root and Go); or CLUSTER=kind
 	SMQ_E2E_CLUSTER=$(CLUSTER) $(PY) -m pytest tests/e2e $(if $(filter kind,$(CLUSTER)),--ignore=tests/e2e/test_cluster.py) $(ARGS)
 
 chaos-packages: ## install the Debian packages with which chaos cuts the network, steps clocks and freezes a disk (needs root)
@@ -123,6 +125,10 @@ cluster-packages: ## install the Debian packages that nodes of Kubernetes and tr
 	@dpkg -s $(NODE_PACKAGES) $(TRACE_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(NODE_PACKAGES) \
 		$(TRACE_PACKAGES); }
+
+image-packages: ## install Docker, with which the tests of the Dockerfiles build them (needs root)
+	@docker info >/dev/null 2>&1 || dpkg -s $(IMAGE_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(IMAGE_PACKAGES); }
 
 cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
 	$(PY) -m tests.e2e.cluster build

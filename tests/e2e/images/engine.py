@@ -42,7 +42,7 @@ class Engine:
         if self._answers():
             return self
         if os.geteuid() != 0 or shutil.which("dockerd") is None:
-            raise NoEngine("no Docker engine answers: start it, or as root: apt-get install docker.io")
+            raise NoEngine("no Docker engine answers: start it, or as root: make image-packages")
         for _ in range(TRIES - 1):
             with contextlib.suppress(NoEngine):
                 return self._start()
@@ -125,7 +125,7 @@ def _client() -> str:
         shown = subprocess.run([found, "build", "--help"], capture_output=True, text=True, env=environment)
         if "--secret" in shown.stdout:
             return found
-    raise NoEngine("no Docker client with BuildKit was found: apt-get install docker.io, or its plugin docker-buildx")
+    raise NoEngine("no Docker client with BuildKit: make image-packages as root, or install its plugin docker-buildx")
 
 
 def _secrets(folder: Path) -> dict[str, Path]:
