@@ -47,7 +47,7 @@ def documented_settings() -> dict[str, str]:
 
 
 class SparkApplications:
-    """Drivers in a Namespace of their own. No operator of Spark is needed."""
+    """Drivers in a Namespace of their own, submitted by `spark-submit`."""
 
     def __init__(self, kube: KubeClient, folder: Path) -> None:
         self._kube = kube
@@ -55,8 +55,9 @@ class SparkApplications:
         self._kubeconfig = folder / "spark.kubeconfig"
 
     def install(self) -> None:
-        """The Namespace, and in it the account of examples/spark/rbac.yaml, which also submits here."""
-        self._kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+        """A Namespace of the level *restricted*, with the account of examples/spark/rbac.yaml, which also submits."""
+        confined = {"name": SPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
+        self._kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": confined})
         for resource in yaml.safe_load_all((EXAMPLES / "rbac.yaml").read_text()):
             resource["metadata"]["namespace"] = SPACE
             self._kube.apply(resource)
@@ -129,6 +130,10 @@ class SparkApplications:
     def driver(self, name: str) -> dict[str, Any]:
         """The Pod."""
         return self._kube.get({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": SPACE}})
+
+    def kill(self, name: str) -> None:
+        """Deletes the driver's Pod at once, as when its node is lost."""
+        self._kube.kubectl("-n", SPACE, "delete", "pod", name, "--force", "--grace-period=0")
 
     def executors(self, name: str) -> list[dict[str, Any]]:
         """The Pods that this driver has made and that are there."""
