@@ -216,7 +216,8 @@ def test_nothing_is_lost_when_the_terminal_goes_away(start: Start, tmp_path: Pat
 
 
 @pytest.mark.parametrize("leader_too", [False, True], ids=["leader lives", "leader killed"])
-def test_brokers_left_without_a_filer_write_what_they_hold_before_they_end(start: Start, leader_too: bool) -> None:
+def test_brokers_left_without_a_filer_lose_nothing_of_what_they_hold(start: Start, leader_too: bool) -> None:
+    """A new leader at the port of the killed one takes them over. A leader that lives ends them before the new one."""
     first = start("--brokers", "2").wait_ready()
     lines = publish_in_memory(first.leader)
     known = json.loads((first.folder / "dev.json").read_text())
@@ -232,4 +233,10 @@ def test_brokers_left_without_a_filer_write_what_they_hold_before_they_end(start
 
     assert "starting SeaweedFS for the brokers left over" in second.output
     assert sorted(read_back(second, len(lines))) == sorted(lines)
-    eventually(lambda: not any(is_running(pid) for pid in brokers), what="the old brokers have ended")
+
+    def ended_or_taken_over() -> bool:
+        return {pid for pid in brokers if is_running(pid)} <= (set(broker_pids(second.folder)) if leader_too else set())
+
+    eventually(ended_or_taken_over, what="no old broker runs without a leader")
+    assert second.end() == 0
+    assert not [pid for pid in brokers if is_running(pid)]

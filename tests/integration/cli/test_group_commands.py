@@ -26,7 +26,7 @@ def test_a_group_is_described_reset_exported_imported_and_deleted(leader: str, t
         found: dict[str, Any] = yaml.safe_load(smq("group", "describe", topic, "g", "-o", "yaml", leader=leader).out)
         return found["group"]
 
-    at_end = {"segment": segment, "position": 3, "end": 3, "member": ""}
+    at_end = {"segment": segment, "position": 3, "end": 3, "member": "", "waits_for_commit": False}
     eventually(lambda: described()["segments"] == [at_end], what="the brokers have reported how far the topic goes")
     (entry,) = json.loads(smq("group", "list", topic, "--json", leader=leader).out)
     assert entry["group"]["lag"] == 0 and entry["group"]["positions"] == {segment: 3}

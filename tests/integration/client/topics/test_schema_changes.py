@@ -170,9 +170,7 @@ def test_a_producer_with_values_in_a_dropped_column_stops(
         for error in errors:
             assert isinstance(error, smq.SchemaMismatch)
             assert error.difference == ("column 'note' (string, nullable) is gone",)
-        if errors:
-            with pytest.raises(smq.SchemaMismatch):
-                producer.close()
+        producer.close()  # raises nothing: every delivery has given its error
     with client.consumer(topic) as consumer:
         assert sum(t.num_rows for t in read(consumer, len(stored))) == len(stored)
 
