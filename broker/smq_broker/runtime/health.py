@@ -121,12 +121,13 @@ class _Server(ThreadingHTTPServer):
 
 MAX_DRAIN_WAIT_SECONDS = 60.0
 """How long a new broker stays unready at most while another one drains."""
-FIRST_ANSWER_TIMEOUT_SECONDS = 5.0
-"""How long a new broker waits for the first answer of a leader. Without a leader no broker drains."""
 
 
 class Readiness:
     """Keeps a new broker unready while another one drains, so that a rolling update replaces one broker at a time.
+
+    It is unready too until a leader has answered, however long that takes. Only a leader moves segments, so without one
+    a rolling update would end all brokers with their segments, and writers would stall until a leader is back.
 
     Times are seconds of a monotonic clock. ``has_leader``: the broker has the address of a leader.
     """
@@ -137,10 +138,9 @@ class Readiness:
 
     def not_ready_reason(self, others_drain: bool | None, now: float) -> str | None:
         """Why this broker is not ready yet, or None. ``others_drain`` is None before the first answer of a leader."""
-        waited = now - self._began
-        if not self._ready and others_drain is None and waited < FIRST_ANSWER_TIMEOUT_SECONDS:
+        if not self._ready and others_drain is None:
             return "waiting for a leader"
-        if not self._ready and others_drain and waited < MAX_DRAIN_WAIT_SECONDS:
+        if not self._ready and others_drain and now - self._began < MAX_DRAIN_WAIT_SECONDS:
             return "another broker drains"
         self._ready = True
         return None

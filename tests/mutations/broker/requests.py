@@ -208,6 +208,14 @@ MUTATIONS = (
         (f"{TEST_HEALTH}::test_a_public_name_is_refused",),
     ),
     Mutation(
+        "be_ready_before_a_leader_answers",
+        "A new broker is ready only after a leader has answered.",
+        "broker/smq_broker/runtime/health.py",
+        "if not self._ready and others_drain is None:",
+        "if not self._ready and others_drain is None and now - self._began < MAX_DRAIN_WAIT_SECONDS:",
+        ("tests/unit/broker/runtime/test_readiness.py::test_a_rolling_update_waits_until_a_leader_can_move_segments",),
+    ),
+    Mutation(
         "serve_the_page_under_other_names",
         "The leader's HTTP port refuses public names that nobody has chosen.",
         "operator/smq_operator/runtime/http_server.py",

@@ -17,8 +17,12 @@ def test_once_ready_it_stays_so() -> None:
     assert readiness.not_ready_reason(True, 2.0) is None
 
 
-def test_without_a_leader_nothing_is_waited_for() -> None:
+def test_without_the_address_of_a_leader_nothing_is_waited_for() -> None:
     assert Readiness(has_leader=False, now=0.0).not_ready_reason(None, 0.0) is None
-    away = Readiness(has_leader=True, now=0.0)
-    assert away.not_ready_reason(None, 4.9) is not None
-    assert away.not_ready_reason(None, 5.1) is None
+
+
+def test_a_rolling_update_waits_until_a_leader_can_move_segments() -> None:
+    readiness = Readiness(has_leader=True, now=0.0)
+    assert readiness.not_ready_reason(None, 3600.0) == "waiting for a leader"
+    assert readiness.not_ready_reason(False, 3601.0) is None
+    assert readiness.not_ready_reason(None, 3602.0) is None
