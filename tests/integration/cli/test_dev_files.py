@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_nobody_else_may_read_what_it_writes(dev: DevProcess) -> None:
-    assert smq("apply", "-f", "examples/topics/events.yaml", leader=dev.leader).code == 0
-    assert smq("publish", "events", leader=dev.leader, stdin="a message\n").code == 0
+    assert smq("topic", "create", "private", leader=dev.leader).code == 0
+    assert smq("publish", "private", leader=dev.leader, stdin="a message\n").code == 0
 
     modes = {path.relative_to(dev.folder).as_posix(): path.lstat().st_mode for path in dev.folder.rglob("*")}
 

@@ -66,11 +66,14 @@ def commands(page: str, start: str) -> list[str]:
 
 
 def test_every_command_of_kubectl_is_run_by_a_test_of_this_folder() -> None:
-    """The port is forwarded to a running Pod only, so the chart's tests compare its number."""
+    """The port is forwarded to a running Pod only, so the chart's tests compare its number.
+
+    The application of Spark's operator (the last two) needs that operator: tests/e2e/test_spark_operator.py runs it.
+    """
     found = {page: [command.split()[1] for command in commands(page, "kubectl")] for page in COMMANDS}
     assert found == {
         "operations": ["rollout", "rollout", "drain", "port-forward"],
-        "spark": ["create", "apply", "create"],
+        "spark": ["create", "apply", "create", "apply", "apply", "get"],
         "spark-pipeline": ["apply"],
     }
 
@@ -128,7 +131,8 @@ def test_the_jobs_are_submitted(
 ) -> None:
     shell = Shell(kube, spark_namespace, tmp_path)
     create, secret = commands("spark", "kubectl create")
-    for command in (create, *commands("spark", "kubectl apply"), secret):
+    rights, rights_of_operator, _ = commands("spark", "kubectl apply")
+    for command in (create, rights, secret, rights_of_operator):
         shell.run(command)
     submitter = account()
     blocks = [fenced(f"docs/{page}.md", "bash") for page in ("spark", "spark-pipeline")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,14 @@ def test_what_a_file_has_is_committed_when_the_command_is_ended(tmp_path: Path, 
     assert consumer.commits == [({SEGMENT: 3, "other-0-8-1": 7}, 3)]
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell that started the tests in the background, or Spark in a test before, has set another handler."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
 class InterruptedParts(ParquetParts):
     """Gets signals while it writes."""
 
@@ -137,8 +145,8 @@ def test_a_parquet_file_that_is_interrupted_has_what_is_committed(tmp_path: Path
     consumer = FakeConsumer(tmp_path / "out.parquet", 2)
     with pytest.raises(KeyboardInterrupt):
         consume(consumer, InterruptedParts(tmp_path / "out.parquet", Shown()))
-    assert consumer.commits == [({SEGMENT: 3, "other-0-8-1": 7}, 3)]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert consumer.commits == [({SEGMENT: 3, "other-0-8-1": 7}, 3)]
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.txt"])
