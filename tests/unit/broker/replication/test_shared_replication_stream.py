@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow.flight as fl
@@ -13,6 +14,7 @@ from smq_broker.replication import stream as replication_stream
 from smq_broker.replication.follower_link import FollowerLink
 from smq_broker.replication.link_state import LARGE_BYTES, OWN_STREAM_BYTES
 from smq_broker.replication.message_spacing import ClientActivity
+from smq_broker.replication.shared_stream import SharedReplicationStream
 from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.rows.payloads import Payload
 from smq_broker.rows.small_batches import Block, SmallBatch
@@ -232,6 +234,9 @@ def test_what_comes_while_a_message_is_unanswered_goes_out_as_one_for_all_segmen
     eventually(primary.segments[0].links[0].can_send_now)
     primary.append()
     assert follower.entries() == {one: (0, 1)}
+    stream = primary.segments[0].links[0]._shared._stream
+    assert isinstance(stream, SharedReplicationStream)
+    assert stream._held_until(time.monotonic()) > time.monotonic(), "its thread need not look for that to be seen"
     primary.append(0)
     primary.append(1)
     primary.append(1)
