@@ -41,6 +41,7 @@ from smq_storage.process.boot import boot_id
 
 LOCK = "lock"
 PROCESS = "process.json"
+UNFINISHED_PROCESS = f"{PROCESS}.tmp"
 NOT_WHOLE_PROCESS = "process.not-whole.json"
 """The name of ``process.json`` after a segment was opened without a journal."""
 MAX_WITHOUT_LOGS = 10
@@ -145,6 +146,9 @@ class JournalFolder:
         with_logs, without = [], []
         for folder in folders:
             try:
+                if [it.name for it in folder.iterdir()] == [UNFINISHED_PROCESS]:
+                    shutil.rmtree(folder)  # its process ended at its beginning
+                    continue
                 is_ours = any((folder / it).exists() for it in (PROCESS, NOT_WHOLE_PROCESS))
                 former = self._recover(folder) if is_ours or any(folder.glob("*/*/*.json")) else None
                 if former is not None and former.logs:
@@ -178,9 +182,15 @@ class JournalFolder:
             if self._lock_fd is None:
                 raise OSError(errno.ENOSPC, "its disk had no space for a lock: free it, then start this broker again")
             self._own.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-            unfinished = self._own / f"{PROCESS}.tmp"
-            unfinished.write_text(self._process.model_dump_json())
-            unfinished.rename(self._own / (PROCESS if self._is_whole else NOT_WHOLE_PROCESS))
+            unfinished = self._own / UNFINISHED_PROCESS
+            try:
+                unfinished.write_text(self._process.model_dump_json())
+                unfinished.rename(self._own / (PROCESS if self._is_whole else NOT_WHOLE_PROCESS))
+            except OSError:
+                with suppress(OSError):
+                    unfinished.unlink(missing_ok=True)
+                    self._own.rmdir()
+                raise
             self._begun = True
 
     def segment(self, opened: pb.OpenSegment) -> SegmentJournal:

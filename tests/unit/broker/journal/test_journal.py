@@ -14,7 +14,9 @@ import pytest
 
 from smq_broker.journal import folder as folder_module
 from smq_broker.journal import segment_journal
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
+from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.journal.record_format import EMPTY_BYTES
 from smq_broker.journal.segment_files import first_offset, read_regular
 from smq_broker.journal.segment_journal import SegmentJournal
@@ -567,10 +569,38 @@ def test_two_processes_never_use_one_folder(brokers: JournaledBrokers) -> None:
         brokers.start("b1")
 
 
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_folders_of_others_are_left_alone(brokers: JournaledBrokers) -> None:
     (brokers.journal("b1") / "lost+found").mkdir()
     brokers.restart()
     assert (brokers.journal("b1") / "lost+found").exists()
+
+
+def test_a_journal_that_cannot_begin_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = folder_module.JournalFolder(tmp_path, "i-1", "root", JournalMetrics(DiskActivity()), DiskActivity())
+    journal.lock()
+    with monkeypatch.context() as disk:
+        disk.setattr(folder_module.Path, "rename", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            journal.begin()
+    assert not (tmp_path / "i-1").exists()
+    journal.begin()
+    assert (tmp_path / "i-1/process.json").exists()
+
+
+def test_what_a_process_left_that_ended_at_its_beginning_is_removed(brokers: JournaledBrokers) -> None:
+    unfinished, others = brokers.journal("b1") / "i-0", brokers.journal("b1") / "lost+found"
+    for folder in (unfinished, others):
+        folder.mkdir()
+    (unfinished / "process.json.tmp").write_text("{")
+    brokers.write(VALUES)
+    brokers.restart()
+    names = {it.name for it in brokers.journal("b1").iterdir()}  # a copy
+    assert "i-0" not in names and names >= {"i-b1", "lost+found"}
+    assert brokers.brokers[0].recovered.incarnations() == ["i-b1"]
 
 
 def test_a_process_that_starts_twice_recovers_both(brokers: JournaledBrokers) -> None:
