@@ -16,7 +16,7 @@ import structlog
 
 from smq_core.errors import CorruptChunk, CorruptDocument, SmqError
 from smq_core.model.entities import SECOND, Topic
-from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, plan_retention
+from smq_core.reconcile.retention import GroupProgress, Removal, plan_retention
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
@@ -169,8 +169,7 @@ class GarbageCollector:
                 trim_topic, topic, request, groups, started, clocks, self._retry_policy, self._is_held
             )
             if not request.preview and managed.topic is not None and managed.topic.uid == topic.uid:
-                plan = RetentionPlan(found.removals, managed.retention_held)
-                self._record_removals(managed, topic, plan, clocks.leader, "trim")
+                self._record_removals(managed, topic, found.removals, clocks.leader, "trim")
         return found
 
     # ---- one topic
@@ -211,7 +210,8 @@ class GarbageCollector:
                 remove_expired, topic, groups, self._started_segments(topic), clocks, self._retry_policy, self._is_held
             )
             if managed.topic is not None and managed.topic.uid == topic.uid:
-                self._record_removals(managed, topic, verdict, clocks.leader)
+                self._record_held(managed, topic, verdict.retained)
+                self._record_removals(managed, topic, verdict.removals, clocks.leader, "retention")
         else:
             managed.retention_held = {}
         clocks, grace_us = await self.filer_clock.read(), self._settings.removed_files_grace_us
@@ -228,15 +228,17 @@ class GarbageCollector:
         clocks, max_age_us = await self.filer_clock.read(), self._settings.max_pin_age_us
         self.pinned[topic.name] = await self._store.run(end_expired_pins, topic, clocks, max_age_us, self._retry_policy)
 
+    def _record_held(self, managed: ManagedTopic, topic: Topic, retained: Mapping[str, list[str]]) -> None:
+        if retained.keys() != managed.retention_held.keys():
+            groups = sorted({group for names in retained.values() for group in names})
+            log.info("retention.blocked", topic=topic.name, segments=len(retained), groups=groups)
+        managed.retention_held = retained
+
     def _record_removals(
-        self, managed: ManagedTopic, topic: Topic, verdict: RetentionPlan, now: int, action: str = "retention"
+        self, managed: ManagedTopic, topic: Topic, removals: Sequence[Removal], now: int, action: str
     ) -> None:
-        if verdict.retained.keys() != managed.retention_held.keys():
-            groups = sorted({group for names in verdict.retained.values() for group in names})
-            log.info("retention.blocked", topic=topic.name, segments=len(verdict.retained), groups=groups)
-        managed.retention_held = verdict.retained
         reasons: dict[str, list[Removal]] = {}
-        for removal in verdict.removals:
+        for removal in removals:
             reasons.setdefault(removal.because, []).append(removal)
             self.removed[topic.name] += 1
             self.removed_bytes[topic.name] += removal.segment.bytes
@@ -248,11 +250,11 @@ class GarbageCollector:
                     end=removal.segment.end,
                     groups=dict(removal.unread),
                 )
-        for because, removals in reasons.items():
-            names = tuple(removal.segment.name for removal in removals)
+        for because, alike in reasons.items():
+            names = tuple(removal.segment.name for removal in alike)
             self._decisions.record(Decision(now, topic.name, action, names, because))
-        if verdict.removals:
-            managed.segments_removed(verdict.removals, now)
+        if removals:
+            managed.segments_removed(removals, now)
             self._queue.enqueue(managed)
 
     def _started_segments(self, topic: Topic) -> set[StartedSegment]:

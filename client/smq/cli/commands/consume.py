@@ -196,11 +196,11 @@ def consume(
                     **options,
                 )
                 readers = [reader]
-            for reader in readers:
+            for it in readers:
                 if typed is not None:
-                    reader.seek(typed)
+                    it.seek(typed)
                 elif last is not None:
-                    reader.seek({name: max(0, end - last) for name, end in reader.positions.items()})
+                    it.seek({name: max(0, end - last) for name, end in it.positions.items()})
         with consumer:
             # Not before the topic is known, because it truncates the file.
             shown = Shown(meta, headers, key_delimiter, template)

@@ -66,15 +66,20 @@ def read_manifests(file: str) -> list[ManifestInFile]:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise SpecRejected(f"{name}: not YAML: {error}") from None
     for document in documents:
-        described = document.get("topic") if isinstance(document, dict) else document
-        for it in described if isinstance(described, list) else [described]:
-            if isinstance(it, dict) and "layout_version" in it:
-                topic = str(it.get("name", "TOPIC")).removeprefix("default/")
-                raise SpecRejected(
-                    f"{name}: this describes topic {shown(topic)}, and is no manifest: `smq topic export TOPIC` prints "
-                    "the manifest of a topic"
-                )
+        _check_no_description(name, document)
     found = [(node, document) for node, document in zip(nodes, documents, strict=True) if document is not None]
     if len(found) <= 1:
         return [ManifestInFile(name, text, found[0][0] if found else None)]
     return [ManifestInFile(name, yaml.safe_dump(document, sort_keys=False), node) for node, document in found]
+
+
+def _check_no_description(file: str, document: object) -> None:
+    """Raises SpecRejected for what `smq topic describe` and `smq topic list` print as YAML."""
+    described = document.get("topic") if isinstance(document, dict) else document
+    for it in described if isinstance(described, list) else [described]:
+        if isinstance(it, dict) and "layout_version" in it:
+            topic = str(it.get("name", "TOPIC")).removeprefix("default/")
+            raise SpecRejected(
+                f"{file}: this describes topic {shown(topic)}, and is no manifest: `smq topic export TOPIC` prints "
+                "the manifest of a topic"
+            )
