@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
-from smq_core.errors import CorruptChunk, InvalidRequest, StoreDenied, StoreUnavailable, Unavailable
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_core.errors import CorruptChunk, InvalidRequest, StoreDenied, StoreUnavailable
 from smq_core.model.entities import SECOND, Micros
 from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import BatchId
@@ -47,9 +47,8 @@ class UploadChecker:
     ) -> None:
         """As :meth:`check`, unless the batch is a repeat or the segment is not open, which ``append`` decides.
 
-        A repeat is in the log, even if its upload is too old by now. Waits while the filer does not answer, and until
-        all followers have said whether they take references; ``require_connected`` raises an error to end that. Raises
-        Unavailable if a follower does not take them.
+        A repeat is in the log, even if its upload is too old by now. Waits while the filer does not answer;
+        ``require_connected`` raises an error to end that.
         """
         self._check(hosted, id_, reference.upload, lambda: self.check(hosted, reference), require_connected)
 
@@ -83,24 +82,15 @@ class UploadChecker:
             with hosted as machine:
                 if machine.state is not ReplicaState.OPEN or not machine.is_new(id_):
                     return
-                takes_references = hosted.takes_references
-                if takes_references is None:
-                    hosted.capacity_freed.wait(CLIENT_CHECK_SECONDS)
-            if takes_references is False:
-                raise Unavailable(
-                    f"a follower of {hosted.name} runs a version that knows no references: upgrade it, and they are "
-                    "accepted"
-                )
-            if takes_references:
-                try:
-                    check()
-                except StoreDenied:
-                    raise
-                except StoreUnavailable as error:
-                    hosted.log.warning("upload.store_unavailable", upload=upload, error=error.message)
-                    hosted.fenced.wait(RETRY_SECONDS)
-                else:
-                    return
+            try:
+                check()
+            except StoreDenied:
+                raise
+            except StoreUnavailable as error:
+                hosted.log.warning("upload.store_unavailable", upload=upload, error=error.message)
+                hosted.fenced.wait(RETRY_SECONDS)
+            else:
+                return
             require_connected()
 
     def check(self, hosted: HostedSegment, reference: Reference) -> None:

@@ -49,7 +49,7 @@ class FollowedSegment:
         with hosted as machine:
             end = machine.durable_end
         self._announced_credit = hosted.credit
-        return pb.ReplicationReply(end=end, credit=hosted.credit, references=True)
+        return pb.ReplicationReply(end=end, credit=hosted.credit)
 
     def replicate(
         self, body: bytes, rows: pa.RecordBatch | None, *, same_schema: bool, encoded: bytes = b""

@@ -58,10 +58,6 @@ class FollowerLink:
     def incarnation(self) -> str:
         return self._state.incarnation
 
-    @property
-    def takes_references(self) -> bool | None:
-        return self._state.takes_references
-
     def unresponsive(self) -> bool:
         return self._current.unresponsive()
 

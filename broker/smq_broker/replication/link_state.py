@@ -29,8 +29,6 @@ class LinkState:
         self.hosted = hosted
         self.follower = follower
         self.log = hosted.log.bind(follower=follower.broker)
-        self.takes_references: bool | None = None
-        """Whether the follower takes entries with references; None until it has answered."""
         self._writes_journal = hosted.segment.replicas[1] == follower
         self._credit = 0
 
@@ -87,7 +85,6 @@ class LinkState:
         hosted = self.hosted
         with hosted as machine:
             if first:
-                self.takes_references = reply.references
                 machine.follower_connected(self.incarnation, reply.end, reply.credit)
                 hosted.capacity_freed.notify_all()
                 self.log.info("follower.connected", end=reply.end, credit=reply.credit)

@@ -63,10 +63,6 @@ class OwnReplicationStream(ReplicationStream):
     def incarnation(self) -> str:
         return self._state.incarnation
 
-    @property
-    def takes_references(self) -> bool | None:
-        return self._state.takes_references
-
     # ---- called by whoever appends
 
     def notify(self, *, grown: bool, progressed: bool, sends_now: bool) -> None:

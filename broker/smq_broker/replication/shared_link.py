@@ -91,10 +91,6 @@ class SharedLink:
     def incarnation(self) -> str:
         return self.state.incarnation
 
-    @property
-    def takes_references(self) -> bool | None:
-        return self.state.takes_references
-
     def unresponsive(self) -> bool:
         stream, failing_since = self._stream, self._failing_since
         if stream is not None and stream.unresponsive():

@@ -55,9 +55,6 @@ class ReplicationLink(Protocol):
     @property
     def incarnation(self) -> str: ...
 
-    @property
-    def takes_references(self) -> bool | None: ...
-
     def start(self) -> None:
         """Replicates from now on, until the segment is fenced. Raises Unavailable."""
 
@@ -191,12 +188,6 @@ class HostedSegment:
             "the topic again (`smq apply` or `kubectl apply`) and open a new producer",
             topic=name,
         )
-
-    @property
-    def takes_references(self) -> bool | None:
-        """Whether all replicas take entries with references; None as long as a follower has not answered."""
-        answers = [link.takes_references for link in self.links]
-        return False if False in answers else None if None in answers else True
 
     def unwritten_upload_age(self) -> Micros:
         """No message that waits for its chunk, and no later one, names an upload that is older than this.

@@ -156,7 +156,7 @@ class ProducerStream:
                 opened = machine.open_producer(self, self._producer, self._epoch, self._instance)
             except SegmentSealed:
                 return False
-        self._opened = opened_reply(opened, self._max_batch, references=True)
+        self._opened = opened_reply(opened, self._max_batch)
         return True
 
     def _wait_until_open(self) -> None:

@@ -13,14 +13,13 @@ UNKNOWN_OFFSET = (1 << 64) - 1
 """The reply for a repeated batch that is in the log, but whose first offset is not kept any more."""
 
 
-def opened_reply(opened: OpenedProducer, max_batch_bytes: int, *, references: bool) -> pb.ProducerReply:
+def opened_reply(opened: OpenedProducer, max_batch_bytes: int) -> pb.ProducerReply:
     return pb.ProducerReply(
         opened=pb.ProducerReply.Opened(
             last_sequence=opened.last_sequence,
             max_batch_bytes=max_batch_bytes,
             end=opened.end,
             forgotten_upto=opened.forgotten_upto,
-            references=references,
         )
     )
 

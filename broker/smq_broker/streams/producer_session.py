@@ -114,7 +114,7 @@ class ProducerSession:
                 opened = None
         with self._port.wake:
             if opened is not None:
-                self._opened = opened_reply(opened, max_batch_bytes, references=False)
+                self._opened = opened_reply(opened, max_batch_bytes)
             self._mark_urgent()
 
     def close(self) -> None:

@@ -155,7 +155,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             check_protocol(request.protocol)
             hosted = self._registry.find(request.segment, request.uid, request.incarnation)
             spacing = FrameSpacing(self._frame_rate, max(1, request.readers))
-            frames = tail_frames(hosted, request.from_offset, context, spacing, references=request.references)
+            frames = tail_frames(hosted, request.from_offset, context, spacing)
             return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames, spacing))
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:

@@ -13,7 +13,6 @@ from smq_broker.rows.batches import MAX_MESSAGE_BYTES
 from smq_broker.rows.payloads import rows_as_batch
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.streams.frame_spacing import FrameSpacing
-from smq_core.errors import InvalidRequest
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import Entry
 from smq_core.replica.segment_replica import ReplicaState
@@ -25,13 +24,10 @@ HEARTBEAT = 1.0
 Frame = tuple[pa.RecordBatch, bytes]
 
 
-def tail_frames(
-    hosted: HostedSegment, position: int, context: Any, spacing: FrameSpacing, *, references: bool = False
-) -> Iterator[Frame]:
+def tail_frames(hosted: HostedSegment, position: int, context: Any, spacing: FrameSpacing) -> Iterator[Frame]:
     """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``.
 
-    A reference comes alone, without rows. Raises InvalidRequest before the first one if the reader does not read
-    ``references``.
+    A reference comes alone, without rows.
     """
     last_frame = 0.0
     while not context.is_cancelled():
@@ -48,11 +44,6 @@ def tail_frames(
             spacing.mark_idle()
             yield hosted.wire.empty, pb.TailBatch(first_offset=position, watermark=watermark).SerializeToString()
             continue
-        if entries[0].batch.reference is not None and not references:
-            raise InvalidRequest(
-                f"{hosted.name} has messages that were published by reference from offset {entries[0].first} on; this "
-                "reader cannot read them: upgrade it"
-            )
         batch, header = _batch(hosted, entries, position, watermark)
         position = entries[-1].end
         spacing.sent(now)

@@ -299,7 +299,6 @@ class ProducerEngine:
                     self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
                     unknown = send_queue.opened(last, end=reply.opened.end, forgotten_upto=reply.opened.forgotten_upto)
                     callbacks = self._results.unknown(unknown)
-                    stream.takes_references = reply.opened.references
                     sender.opened()
                     sender.notify()
                 elif kind == "acks":

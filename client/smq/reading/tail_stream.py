@@ -65,7 +65,6 @@ class TailStream:
             incarnation=self._replica.incarnation,
             from_offset=start,
             uid=self._uid,
-            references=True,
             readers=self._readers,
         )
         shared = self._shared = self._channels.acquire(self._replica.address)

@@ -52,8 +52,6 @@ def publish_references(
         writer, reader = client.do_put(descriptor, schema, options)
         try:
             opened = _next(reader, segment).opened
-            if not opened.references:
-                raise Unavailable(f"the broker of {segment.name} runs a version that knows no references: upgrade it")
             if not opened.HasField("last_sequence") and opened.forgotten_upto > checked_upto:
                 return int(opened.forgotten_upto)
             for sequence, reference in enumerate(references):

@@ -275,18 +275,16 @@ class ProducerBatch(_message.Message):
 class ProducerReply(_message.Message):
     __slots__ = ("opened", "acks", "sealed", "error", "heartbeat", "rejected")
     class Opened(_message.Message):
-        __slots__ = ("last_sequence", "max_batch_bytes", "end", "forgotten_upto", "references")
+        __slots__ = ("last_sequence", "max_batch_bytes", "end", "forgotten_upto")
         LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
         MAX_BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
         END_FIELD_NUMBER: _ClassVar[int]
         FORGOTTEN_UPTO_FIELD_NUMBER: _ClassVar[int]
-        REFERENCES_FIELD_NUMBER: _ClassVar[int]
         last_sequence: int
         max_batch_bytes: int
         end: int
         forgotten_upto: int
-        references: bool
-        def __init__(self, last_sequence: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., end: _Optional[int] = ..., forgotten_upto: _Optional[int] = ..., references: _Optional[bool] = ...) -> None: ...
+        def __init__(self, last_sequence: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., end: _Optional[int] = ..., forgotten_upto: _Optional[int] = ...) -> None: ...
     class Rejected(_message.Message):
         __slots__ = ("sequence", "error")
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -423,16 +421,14 @@ class ReplicationBatch(_message.Message):
     def __init__(self, base_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[ReplicationBatch.Entry, _Mapping]]] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., credit: _Optional[int] = ..., small_batch: _Optional[_Union[SmallBatch, _Mapping]] = ...) -> None: ...
 
 class ReplicationReply(_message.Message):
-    __slots__ = ("end", "credit", "error", "references")
+    __slots__ = ("end", "credit", "error")
     END_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    REFERENCES_FIELD_NUMBER: _ClassVar[int]
     end: int
     credit: int
     error: Error
-    references: bool
-    def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., references: _Optional[bool] = ...) -> None: ...
+    def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class SharedReplicationBatch(_message.Message):
     __slots__ = ("parts", "number")
@@ -480,22 +476,20 @@ class SharedReplicationReply(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationReply.Part, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., small_batches: _Optional[bool] = ...) -> None: ...
 
 class TailTicket(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "references", "readers")
+    __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "readers")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
-    REFERENCES_FIELD_NUMBER: _ClassVar[int]
     READERS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     segment: str
     incarnation: str
     from_offset: int
     uid: str
-    references: bool
     readers: int
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ..., uid: _Optional[str] = ..., references: _Optional[bool] = ..., readers: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ..., uid: _Optional[str] = ..., readers: _Optional[int] = ...) -> None: ...
 
 class TailBatch(_message.Message):
     __slots__ = ("first_offset", "rows", "appended", "watermark", "sealed", "trimmed_to", "reference")

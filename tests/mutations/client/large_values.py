@@ -51,14 +51,6 @@ MUTATIONS = (
         (f"{TEST_PRODUCER}::test_its_headers_stay",),
     ),
     Mutation(
-        "send_large_values_to_former_releases",
-        "A broker that would forget the names gets no message with a large value.",
-        SENDER,
-        "is_new = sub_batch.large_value is not None or isinstance(sub_batch.batch, UploadedRows)",
-        "is_new = isinstance(sub_batch.batch, UploadedRows)",
-        (f"{TEST_PRODUCER}::test_a_broker_of_a_former_release_never_gets_it",),
-    ),
-    Mutation(
         "keep_a_message_whose_upload_failed",
         "A failed upload fails its message, and what is behind it goes on.",
         ENGINE,

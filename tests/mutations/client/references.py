@@ -28,7 +28,6 @@ TEST_CORE = "tests/unit/core/replica/test_references.py"
 RULES = "storage/smq_storage/uploads/reference_rules.py"
 CHECKER = "broker/smq_broker/references/upload_checker.py"
 STREAM = "broker/smq_broker/streams/producer.py"
-TAIL = "broker/smq_broker/streams/tail.py"
 TEST_BROKER = "tests/unit/broker/streams/test_references.py"
 RANGES = "storage/smq_storage/chunks/parquet_ranges.py"
 READING = "storage/smq_storage/uploads/uploaded_files.py"
@@ -185,30 +184,6 @@ MUTATIONS = (
         "if False:",
         (f"{TEST_PUBLISHING}::test_a_reference_of_an_older_schema_fails_alone",),
     ),
-    Mutation(
-        "send_references_to_any_broker",
-        "A broker that has not said that it takes references gets none.",
-        SENDER,
-        "return stream.takes_references or not is_new",
-        "return True",
-        (f"{TEST_PUBLISHING}::test_a_broker_that_knows_no_references_gets_none",),
-    ),
-    Mutation(
-        "resend_references_to_any_broker",
-        "A reference that a broker got before is not sent to one of an older release.",
-        SENDER,
-        "elif _takes(stream, sent.sub_batch):",
-        "else:",
-        (f"{TEST_PUBLISHING}::test_a_reference_is_not_sent_again_to_an_older_broker",),
-    ),
-    Mutation(
-        "block_a_segment_by_what_its_broker_does_not_know",
-        "A reference that no broker of the segment knows times out, and what is behind it is sent.",
-        SENDER,
-        "return _takes(stream, sub_batch) and self._fits(sub_batch)",
-        "return self._fits(sub_batch)",
-        (f"{TEST_PUBLISHING}::test_a_reference_that_was_never_sent_does_not_block_its_segment",),
-    ),
     # ---- files that are copied
     Mutation(
         "copy_a_file_that_is_not_in_order",
@@ -271,11 +246,11 @@ MUTATIONS = (
     ),
     Mutation(
         "time_out_without_a_cause",
-        "A delivery that times out says why the last attempt failed, such as a broker that knows no references.",
+        "A delivery that times out says why the last attempt failed.",
         SENDER,
         "self.last_failure = self.failure or failure or self.last_failure",
         "self.last_failure = failure or self.failure",
-        (f"{TEST_PUBLISHING}::test_a_timeout_says_that_a_broker_knows_no_references",),
+        (f"{TEST_PUBLISHING}::test_a_timeout_says_why_the_last_attempt_failed",),
     ),
     # ---- the log
     Mutation(
@@ -446,14 +421,6 @@ MUTATIONS = (
         (f"{TEST_BROKER}::test_an_old_upload_is_rejected_and_a_repeat_is_not",),
     ),
     Mutation(
-        "replicate_references_to_any_follower",
-        "A reference is appended only if all followers take references.",
-        CHECKER,
-        "if takes_references is False:",
-        "if takes_references is False and not hosted.links:",
-        (f"{TEST_BROKER}::test_a_follower_that_knows_no_references",),
-    ),
-    Mutation(
         "end_the_stream_with_a_bad_reference",
         "A stream goes on after a rejected reference.",
         STREAM,
@@ -468,14 +435,6 @@ MUTATIONS = (
         "return header.rejections < self._rejections",
         "return False",
         rejected("another etag"),
-    ),
-    Mutation(
-        "serve_a_reference_to_any_reader",
-        "A reader that knows no references gets an error instead of a gap.",
-        TAIL,
-        "if entries[0].batch.reference is not None and not references:",
-        "if False:",
-        (f"{TEST_BROKER}::test_a_reader_that_knows_no_references_gets_an_error",),
     ),
     # ---- readers
     Mutation(

@@ -46,7 +46,6 @@ class DrivenStream:
         self.references: list[Reference] = []
         self.large_values: list[tuple[str, ...]] = []
         self.rejections: list[int] = []
-        self.takes_references = False
         self.ended = threading.Event()
         self._on_reply, self._on_end = on_reply, on_end
 

@@ -56,7 +56,7 @@ def streams_of(*segments: Segment) -> list[DrivenStream]:
     eventually(lambda: {s.name for s in segments} <= {it.segment.name for it in DrivenStream.opened_streams})
     found = [next(it for it in DrivenStream.opened_streams if it.segment.name == s.name) for s in segments]
     for it in found:
-        it.opened(references=True)
+        it.opened()
     return found
 
 

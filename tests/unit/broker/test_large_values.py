@@ -12,7 +12,7 @@ import pytest
 from smq_broker.leader_client.reports import segment_report
 from smq_broker.references.upload_checker import MAX_LARGE_VALUES_PER_BATCH
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_core.errors import InvalidRequest, ReferenceRejected, Unavailable
+from smq_core.errors import InvalidRequest, ReferenceRejected
 from smq_core.model.entities import SECOND
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb
@@ -143,12 +143,6 @@ def ends_with(brokers: Brokers, names: Iterable[str], before: Callable[[], None]
 def test_too_many_names_end_the_stream(brokers: Brokers) -> None:
     error = ends_with(brokers, (f"p-0-{n}.value" for n in range(MAX_LARGE_VALUES_PER_BATCH + 1)))
     assert isinstance(error, InvalidRequest) and str(MAX_LARGE_VALUES_PER_BATCH) in str(error)
-
-
-def test_nothing_is_taken_while_a_follower_would_forget_the_names(brokers: Brokers) -> None:
-    eventually(lambda: brokers.hosted.takes_references)
-    brokers.hosted.links[0]._state.takes_references = False  # type: ignore[attr-defined]
-    assert isinstance(ends_with(brokers, NAMES), Unavailable)
 
 
 def test_uploads_are_needed_from_their_check_until_their_message_is_in_a_chunk(brokers: Brokers) -> None:

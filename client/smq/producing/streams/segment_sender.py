@@ -12,14 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum, auto
-from functools import partial
 from typing import Protocol
 
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.sub_batch_versions import fits
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.backoff import Backoff
-from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, Overloaded, ProducerFenced, SmqError, Unavailable
+from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, Overloaded, ProducerFenced, SmqError
 from smq_core.model.entities import Replica, Segment
 from smq_core.producing.send_queue import SendQueue, SendQueueState, SentSubBatch
 
@@ -39,7 +38,7 @@ class NoBatch(Enum):
     END = auto()
     """Nothing more will come on it."""
     REFUSED = auto()
-    """The broker does not take what is next, or another stream has replaced this one."""
+    """Another stream has replaced this one."""
     NEEDS_OWN_STREAM = auto()
     """What is next does not belong on a shared stream."""
 
@@ -49,8 +48,6 @@ class ProducerStream(Protocol):
 
     @property
     def segment(self) -> Segment: ...
-
-    takes_references: bool
 
     def is_unresponsive(self, now: float) -> bool: ...
 
@@ -184,14 +181,7 @@ class SegmentSender:
             return NoBatch.WAIT
         if not self.own_stream and waiting.queue and not _may_share(waiting.queue[0]):
             return NoBatch.NEEDS_OWN_STREAM
-        sent = waiting.next_to_send(partial(self._fits_stream, stream))
-        if sent is None:
-            if not self._needs_newer_broker(stream):
-                return NoBatch.WAIT
-        elif _takes(stream, sent.sub_batch):
-            return sent
-        self.failure = _old_broker(stream.segment)  # the batch may have been sent to another broker before
-        return NoBatch.REFUSED
+        return waiting.next_to_send(self._fits) or NoBatch.WAIT
 
     def ended(self, runner: StreamRunner, failure: SmqError | None, *, as_planned: bool = False) -> None:
         """The stream has ended, by a ``failure`` or not. ``as_planned``: another one may be opened at once."""
@@ -228,19 +218,6 @@ class SegmentSender:
         if not isinstance(failure, (NotOpenYet, NotHosted, Overloaded)):
             self._producer.report_unreachable(self.send_queue.segment.primary, failure)
 
-    def _needs_newer_broker(self, stream: ProducerStream) -> bool:
-        """Whether only the broker's release keeps the queue from being sent. Everything before it was acked.
-
-        What was not sent stays in the queue, so it can time out without blocking what is behind it.
-        """
-        waiting = self.send_queue
-        if waiting.state is not SendQueueState.STREAMING or waiting.in_flight or not waiting.queue:
-            return False
-        return self._fits(waiting.queue[0]) and not self._fits_stream(stream, waiting.queue[0])
-
-    def _fits_stream(self, stream: ProducerStream, sub_batch: object) -> bool:
-        return _takes(stream, sub_batch) and self._fits(sub_batch)
-
     def _fits(self, sub_batch: object) -> bool:
         assert isinstance(sub_batch, SubBatch)
         is_uploaded = sub_batch.large_value is None or sub_batch.large_value.uploaded
@@ -258,23 +235,10 @@ class SegmentSender:
         self._backoff.reset()
 
 
-def _takes(stream: ProducerStream, sub_batch: object) -> bool:
-    """Whether the primary knows what this is. It has said so in its first reply."""
-    assert isinstance(sub_batch, SubBatch)
-    is_new = sub_batch.large_value is not None or isinstance(sub_batch.batch, UploadedRows)
-    return stream.takes_references or not is_new
-
-
 def _may_share(sub_batch: object) -> bool:
     assert isinstance(sub_batch, SubBatch)
     return (
         sub_batch.large_value is None
         and not isinstance(sub_batch.batch, UploadedRows)
         and sub_batch.cost <= MAX_SHARED_BYTES
-    )
-
-
-def _old_broker(segment: Segment) -> Unavailable:
-    return Unavailable(
-        f"the broker of {segment.name} runs a version that knows neither references nor large values: upgrade it"
     )

@@ -48,7 +48,6 @@ class SegmentStream:
         on_end: OnEnd,
     ) -> None:
         self.segment = segment
-        self.takes_references = False
         """Whether the primary has said so in its first reply. Then it also takes large values."""
         self._dialer = dialer
         self._command = pb.PutOpen(

@@ -31,8 +31,6 @@ class SessionOwner(Protocol):
 class SharedSession:
     """``number`` is unique on the stream, ``hello`` opens the session. ``mark_ready`` is the stream's, and quick."""
 
-    takes_references = False
-
     def __init__(
         self,
         number: int,

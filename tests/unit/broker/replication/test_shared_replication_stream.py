@@ -145,7 +145,7 @@ class Follower:
     def open_all(self, segments: list[HostedSegment], *, end: int = 0, credit: int = CREDIT) -> None:
         """Answers that these segments are open here. Each message is answered once, as followers do."""
         missing = {hosted.name for hosted in segments}
-        opened = pb.ReplicationReply(end=end, credit=credit, references=True)
+        opened = pb.ReplicationReply(end=end, credit=credit)
         while missing:
             self.next()
             found = missing & set(self.links)

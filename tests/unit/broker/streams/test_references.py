@@ -13,7 +13,7 @@ import pytest
 
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import tail_frames
-from smq_core.errors import CorruptChunk, InvalidRequest, ReferenceRejected, StoreUnavailable, Unavailable
+from smq_core.errors import CorruptChunk, InvalidRequest, ReferenceRejected, StoreUnavailable
 from smq_core.model.entities import SECOND
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
@@ -109,7 +109,7 @@ def rejection(producer: ProducerClient) -> ReferenceRejected:
 
 def test_a_reference_is_ordered_with_streamed_batches(brokers: Brokers) -> None:
     producer = brokers.produce()
-    assert producer.wait_reply("opened").opened.references
+    producer.wait_reply("opened")
     send(producer, 0, b"a")
     publish(producer, 1, brokers.reference())
     send(producer, 2, b"b")
@@ -164,7 +164,7 @@ def test_the_tail_serves_a_reference_alone(brokers: Brokers) -> None:
     publish(producer, 2, brokers.reference())
     send(producer, 3, b"c")
     producer.wait_acked(3)
-    frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()), references=True)
+    frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()))
     headers = []
     while not headers or headers[-1].first_offset < 8:
         batch, header = next(frames)
@@ -184,20 +184,8 @@ def test_a_reader_within_a_reference_gets_it_from_its_first_row(brokers: Brokers
     producer = brokers.produce()
     publish(producer, 0, brokers.reference())
     producer.wait_acked(0)
-    _, header = next(tail_frames(brokers.hosted, 4, CallContext(), FrameSpacing(FrameRate()), references=True))
+    _, header = next(tail_frames(brokers.hosted, 4, CallContext(), FrameSpacing(FrameRate())))
     assert pb.TailBatch.FromString(header).first_offset == 0
-
-
-def test_a_reader_that_knows_no_references_gets_an_error(brokers: Brokers) -> None:
-    producer = brokers.produce()
-    send(producer, 0, b"a")
-    producer.wait_acked(0)
-    publish(producer, 1, brokers.reference())
-    producer.wait_acked(1)
-    frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()))
-    assert next(frames)[0].num_rows == 1
-    with pytest.raises(InvalidRequest, match="upgrade it"):
-        next(frames)
 
 
 BAD: dict[str, tuple[str, Callable[[Brokers], Reference]]] = {
@@ -376,15 +364,6 @@ def test_a_reference_waits_for_the_filer(brokers: Brokers, monkeypatch: pytest.M
     producer = brokers.produce()
     publish(producer, 0, brokers.reference())
     assert producer.wait_acked(0) == 0 and len(calls) == 3
-
-
-def test_a_follower_that_knows_no_references(brokers: Brokers) -> None:
-    eventually(lambda: brokers.hosted.takes_references)
-    brokers.hosted.links[0]._state.takes_references = False  # type: ignore[attr-defined]
-    producer = brokers.produce()
-    publish(producer, 0, brokers.reference())
-    assert isinstance(error_from_pb(producer.wait_reply("error").error), Unavailable)
-    assert brokers.hosted.machine.end == 0
 
 
 def test_a_batch_cannot_count_rejections_that_were_not_sent(brokers: Brokers) -> None:

@@ -379,7 +379,6 @@ class RecordingLink:
     """A link to a follower that records the ends of both segments whenever it sends."""
 
     incarnation = "f"
-    takes_references = True
 
     def __init__(self, client: SharedClient) -> None:
         self._client = client

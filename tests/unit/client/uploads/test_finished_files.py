@@ -250,7 +250,7 @@ def test_large_tables_go_by_reference(
     assert len(uploads(topic)) == 1
     with pytest.raises(smq.InvalidRequest, match="True, False or 'auto', not 'always'"):
         producer.write(table, by_reference="always")  # type: ignore[arg-type]
-    stream(0).opened(references=True)
+    stream(0).opened()
 
 
 def test_a_rejected_file_is_named(producer: Producer, topic: TopicInMemory, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def producer(topic: Topic) -> Iterator[Producer]:
 
 def opened_stream(number: int = 0) -> DrivenStream:
     found = stream(number)
-    found.opened(references=True)
+    found.opened()
     return found
 
 
@@ -350,17 +350,6 @@ def test_a_repeat_names_its_object_again(producer: Producer, topic: Topic) -> No
     second = opened_stream(1)
     eventually(lambda: second.written == [0])
     assert second.large_values == first.large_values and len(topic.gated.attempts) == 1
-
-
-def test_a_broker_of_a_former_release_never_gets_it(producer: Producer, topic: Topic) -> None:
-    topic.gated.gate.set()
-    delivery = producer.send(BIG)
-    former = stream(0)
-    former.opened()
-    driven = stream(1)  # it ends the first stream and tries again
-    assert not former.written and not delivery.done()
-    driven.opened(references=True)
-    eventually(lambda: driven.written == [0])
 
 
 def test_what_cannot_be_a_large_value(producer: Producer, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from smq.producing.uploads import upload_encoder, uploader
 from smq.producing.uploads.parquet_files import ParquetSource
 from smq_core.errors import ReferenceRejected, SchemaMismatch, SmqError, StoreDenied, StoreStateUnknown, Unavailable
 from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
-from smq_proto.wire import outcome_to_pb
+from smq_proto.wire import error_to_pb, outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import ObjectExists
 from support.in_memory.producer_streams import DrivenStream, producer_of, stream
@@ -152,7 +152,7 @@ def test_after_a_split_the_same_file_is_published_by_row_ranges(producer: Produc
     assert len(uploads(topic)) == 2, "nothing is uploaded twice"
 
 
-def test_a_timeout_says_that_a_broker_knows_no_references(
+def test_a_timeout_says_why_the_last_attempt_failed(
     producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = DrivenStream.end
@@ -163,59 +163,14 @@ def test_a_timeout_says_that_a_broker_knows_no_references(
 
     monkeypatch.setattr(DrivenStream, "end", end_with_error)
     delivery = producer.write(keyed(10), by_reference=True)
-    stream(0).opened()
+    stream(0).reply(error=error_to_pb(smq.Overloaded("its memory is full")))
+    stream(0).break_off()
     eventually(lambda: len(DrivenStream.opened_streams) > 1)
     with producer._engine.lock:
         callbacks = producer._engine._monitor.expire(time.monotonic() + HANG_GUARD + 1)
     run_callbacks(callbacks)
-    with pytest.raises(smq.DeliveryTimeout, match=r"runs a version that knows neither references .*: upgrade it"):
+    with pytest.raises(smq.DeliveryTimeout, match="its memory is full"):
         delivery.result(HANG_GUARD)
-
-
-def test_a_broker_that_knows_no_references_gets_none(producer: Producer, topic: TopicInMemory) -> None:
-    """A frame without rows is a keepalive for it, so the producer would wait forever."""
-    producer.write(keyed(10), by_reference=True)
-    stream(0).opened()
-    assert stream(0).ended.wait(HANG_GUARD)
-    assert stream(0).references == []
-    stream(1).opened(references=True)
-    eventually(lambda: len(stream(1).references) == 1)
-
-
-def test_a_reference_is_not_sent_again_to_an_older_broker(producer: Producer, topic: TopicInMemory) -> None:
-    producer.write(keyed(10), by_reference=True)
-    stream(0).opened(references=True)
-    eventually(lambda: len(stream(0).references) == 1)
-    stream(0).break_off()
-    stream(1).opened()
-    assert stream(1).ended.wait(HANG_GUARD)
-    assert stream(1).references == []
-    stream(2).opened(references=True)
-    eventually(lambda: stream(2).written == [0])
-
-
-def test_a_reference_that_was_never_sent_does_not_block_its_segment(producer: Producer, topic: TopicInMemory) -> None:
-    before = producer.send(b"before", key=b"k1")
-    delivery = producer.write(keyed(10), by_reference=True)
-    first = stream(0)
-    first.opened()
-    eventually(lambda: first.written == [0])
-    assert not first.ended.is_set(), "a stream that waits for acks goes on"
-    first.ack(0, 0)
-    assert before.result(HANG_GUARD).offset == 0
-    assert first.ended.wait(HANG_GUARD)
-    stream(1)  # now and then it tries again, because the broker may have been upgraded
-    with producer._engine.lock:
-        callbacks = producer._engine._monitor.expire(time.monotonic() + HANG_GUARD + 1)
-    run_callbacks(callbacks)
-    with pytest.raises(smq.DeliveryTimeout, match="upgrade it"):
-        delivery.result(HANG_GUARD)
-    after = producer.send(b"after", key=b"k1")
-    stream(1).opened(references=True, last_sequence=0)
-    eventually(lambda: stream(1).written == [1])
-    assert stream(1).references == [], "its delivery has failed, so it is not published any more"
-    stream(1).ack(1, 1)
-    assert after.result(HANG_GUARD).offset == 1
 
 
 class FlakyStore:
@@ -539,7 +494,7 @@ def test_a_schema_that_changes_during_the_upload_is_followed(
 def test_a_reference_of_an_older_schema_fails_alone(typed: TopicInMemory, producer: Producer) -> None:
     delivery = producer.write(pa.table({"id": range(10)}), by_reference=True)
     eventually(lambda: DrivenStream.opened_streams)
-    stream(0).opened(references=True)
+    stream(0).opened()
     eventually(lambda: stream(0).written == [0])
     streamed = producer.send({"id": 1})
     successor = change_schema(typed)

@@ -28,7 +28,7 @@ class Primary(fl.FlightServerBase):  # type: ignore[misc]
         self.acks: list[int] = []
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        writer.write(pb.ProducerReply(opened=pb.ProducerReply.Opened(references=True)).SerializeToString())
+        writer.write(pb.ProducerReply(opened=pb.ProducerReply.Opened()).SerializeToString())
         acked = 0
         for count in self.acks:
             acks = pb.ProducerReply.Acks(first_sequence=acked, first_offsets=range(acked, acked + count))
