@@ -51,8 +51,7 @@ class FollowerLink:
 
     def start(self) -> None:
         """Replicates from now on, until the segment is fenced. Raises Unavailable if there can be no more threads."""
-        if not self._streams.add(self._shared):
-            self._start_own_stream()
+        self._streams.add(self._shared)
 
     @property
     def incarnation(self) -> str:
@@ -70,14 +69,13 @@ class FollowerLink:
     def send_now(self) -> None:
         self._current.send_now()
 
-    def _leave_shared_stream(self) -> bool:
+    def _leave_shared_stream(self) -> None:
         try:
             self._start_own_stream()
         except Unavailable:
             self._current = self._shared
             self._shared.share_for(RETRY_SECONDS)
-            return self._streams.add(self._shared)
-        return True
+            self._streams.add(self._shared)
 
     def _start_own_stream(self) -> None:
         with self._hosted as machine:
@@ -87,11 +85,7 @@ class FollowerLink:
         self._threads.start(Task("replication", self._run_own_stream, name, on_death=self._on_death))
 
     def _run_own_stream(self) -> None:
-        while True:
-            self._own.run(ends_when_quiet=self._streams.are_supported(self._follower))
-            if not self._state.is_wanted:
-                return
+        self._own.run()
+        if self._state.is_wanted:
             self._current = self._shared
-            if self._streams.add(self._shared):
-                return
-            self._current = self._own
+            self._streams.add(self._shared)

@@ -56,7 +56,6 @@ class OwnReplicationStream(ReplicationStream):
         """Notified when there is something to send."""
         self._update_due_at: float | None = None
         self._large_at = 0.0
-        self._ends_when_quiet = False
         self.idle = False
 
     @property
@@ -87,11 +86,10 @@ class OwnReplicationStream(ReplicationStream):
 
     # ---- connecting
 
-    def run(self, *, ends_when_quiet: bool = False) -> None:
+    def run(self) -> None:
         """Replicates until the segment is fenced, or until there were only small messages for a while. Blocks."""
         pause = INITIAL_BACKOFF_SECONDS
         self._large_at = time.monotonic()
-        self._ends_when_quiet = ends_when_quiet
         while self._state.is_wanted:
             began = time.monotonic()
             try:
@@ -133,7 +131,7 @@ class OwnReplicationStream(ReplicationStream):
         return self._state.is_wanted
 
     def _is_quiet(self) -> bool:
-        return self._ends_when_quiet and time.monotonic() - self._large_at > QUIET_SECONDS
+        return time.monotonic() - self._large_at > QUIET_SECONDS
 
     def _may_end(self) -> bool:
         """Whether nothing is lost if the stream ends now, because it is quiet. Lock held."""

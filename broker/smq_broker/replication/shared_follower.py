@@ -44,7 +44,7 @@ class SharedFollower:
         try:
             if self._reader.schema.names:  # before any batch is read, which Arrow would decompress to any size
                 raise InvalidRequest("a shared stream of a replica has no columns: send the rows in its messages")
-            self._writer.write(pb.SharedReplicationReply(small_batches=True).SerializeToString())
+            self._writer.write(pb.SharedReplicationReply().SerializeToString())
             while True:
                 try:
                     chunk = self._reader.read_chunk()

@@ -52,22 +52,19 @@ class LinkedStream(Protocol):
 
     def unresponsive(self) -> bool: ...
 
-    @property
-    def takes_small_batches(self) -> bool: ...
-
 
 class SharedLink:
     """``on_fenced`` is called when the follower replies that it is fenced.
 
     ``on_death`` is called when the thread of the stream has died for good. ``on_large`` is called when the segment
-    needs a stream of its own; it returns False if that cannot be started, and the follower shares no streams either.
+    needs a stream of its own.
     """
 
     def __init__(
         self,
         state: LinkState,
         on_fenced: Callable[[], None],
-        on_large: Callable[[], bool],
+        on_large: Callable[[], None],
         on_death: Callable[[], None],
     ) -> None:
         self.state = state
@@ -180,8 +177,7 @@ class SharedLink:
 
     def _encode(self, message: ReplicationMessage, journal_behind: bool = False) -> OutgoingPart:
         self._credit = message.credit
-        stream = self._stream
-        small = small_batch_of(message.entries) if stream is not None and stream.takes_small_batches else None
+        small = small_batch_of(message.entries)
         header = encode_header(message, small)
         part = pb.SharedReplicationBatch.Part(link=self.number, header=header)
         if not message.entries:

@@ -15,7 +15,7 @@ import heapq
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pyarrow as pa
 import structlog
@@ -33,7 +33,7 @@ from smq_broker.replication.stream import (
     connect,
 )
 from smq_broker.runtime.threads import ThreadSupervisor
-from smq_core.errors import InvalidRequest, SegmentSealed, SmqError
+from smq_core.errors import SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
@@ -50,23 +50,19 @@ log = structlog.get_logger(__name__)
 
 
 class SharedReplicationStream(ReplicationStream):
-    """``run`` it in a thread. ``on_unsupported`` is called if the follower's version has no shared streams."""
+    """``run`` it in a thread."""
 
     def __init__(
         self,
         follower: Replica,
         primary_incarnation: str,
-        on_unsupported: Callable[[], None],
         threads: ThreadSupervisor,
         clients: ActiveClients,
         connect_flight: ConnectFlight = connect,
     ) -> None:
         super().__init__(follower, follower.broker, threads, connect_flight)
         self._primary_incarnation = primary_incarnation
-        self._on_unsupported = on_unsupported
         self._clients = clients
-        self.takes_small_batches = False
-        """Whether the follower does, as its first reply says."""
         self._wake = threading.Condition()
         self._numbers = itertools.count(1)
         self._links: dict[int, SharedLink] = {}
@@ -135,10 +131,6 @@ class SharedReplicationStream(ReplicationStream):
             try:
                 self._run_stream()
             except SmqError as error:
-                if isinstance(error, InvalidRequest) and not self._answered:
-                    log.info("follower.shared_streams_unsupported", follower=self._follower.broker, error=error.message)
-                    self._close_unsupported()
-                    return
                 log.warning(
                     "follower.disconnected", follower=self._follower.broker, error=error.message, code=error.code
                 )
@@ -184,12 +176,6 @@ class SharedReplicationStream(ReplicationStream):
         for link in links:
             link.detach()
         return links
-
-    def _close_unsupported(self) -> None:
-        self._on_unsupported()
-        links = self._close()
-        while links := [link for link in links if link.state.is_wanted and not link.on_large()]:
-            time.sleep(MAX_BACKOFF_SECONDS)
 
     def _attach(self, link: SharedLink) -> None:
         """The caller holds ``_wake``."""
@@ -370,7 +356,6 @@ class SharedReplicationStream(ReplicationStream):
         if reply.HasField("error"):
             raise error_from_pb(reply.error)
         if self._count_answer():
-            self.takes_small_batches = reply.small_batches
             self._wake_sender()
         for part in reply.parts:
             with self._wake:

@@ -28,32 +28,16 @@ class SharedReplicationStreams:
         self._connect_flight = connect_flight
         self._lock = threading.Lock()
         self._streams: dict[Replica, SharedReplicationStream] = {}
-        self._unsupported: set[Replica] = set()
 
-    def add(self, link: SharedLink) -> bool:
-        """Puts the link on the stream to its follower's broker. False if that broker's version has no shared streams.
-
-        Raises Unavailable if the system starts no more threads.
-        """
+    def add(self, link: SharedLink) -> None:
+        """Puts the link on the stream to its follower's broker. Raises Unavailable if no more threads can start."""
         follower = link.state.follower
         with self._lock:
-            if follower in self._unsupported:
-                return False
             stream = self._streams.get(follower)
             if stream is None or not stream.add(link):
                 self._start(follower, link)
-            return True
-
-    def are_supported(self, follower: Replica) -> bool:
-        """False once the follower's broker has refused a shared stream."""
-        with self._lock:
-            return follower not in self._unsupported
 
     def _start(self, follower: Replica, link: SharedLink) -> None:
-        def refused() -> None:
-            with self._lock:
-                self._unsupported.add(follower)
-
         def run() -> None:
             stream.run()
             with self._lock:
@@ -61,7 +45,7 @@ class SharedReplicationStreams:
                     del self._streams[follower]
 
         stream = SharedReplicationStream(
-            follower, self._incarnation, refused, self._threads, self._clients, self._connect_flight
+            follower, self._incarnation, self._threads, self._clients, self._connect_flight
         )
         stream.add(link)
         self._threads.start(Task("shared-replication", run, follower.broker, on_death=stream.fail_links))

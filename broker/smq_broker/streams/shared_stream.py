@@ -227,7 +227,7 @@ class SharedStream:
 
     def _reply_loop(self) -> None:
         try:
-            self._write(pb.SharedReply(small_batches=True))
+            self._write(pb.SharedReply())
             while self._send_replies():
                 pass
         except (OSError, pa.ArrowException, fl.FlightError):

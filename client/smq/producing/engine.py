@@ -255,9 +255,9 @@ class ProducerEngine:
         schema = self._versions.message_schema(segment.schema_version)
         return shared.open_session(segment, self._uid, schema, hello, self, sender)
 
-    def shares_stream_to(self, primary: Replica) -> bool:
-        shared = self._runtime.shared_streams
-        return shared is not None and shared.shares_stream_to(primary)
+    @property
+    def shares_streams(self) -> bool:
+        return self._runtime.shared_streams is not None
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         self._runtime.timers.call_later(seconds, call)

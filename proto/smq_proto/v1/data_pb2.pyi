@@ -361,7 +361,7 @@ class SharedBatch(_message.Message):
     def __init__(self, opens: _Optional[_Iterable[_Union[SharedBatch.Open, _Mapping]]] = ..., sub_batches: _Optional[_Iterable[_Union[SharedBatch.SubBatch, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., small_batch: _Optional[_Union[SmallBatch, _Mapping]] = ...) -> None: ...
 
 class SharedReply(_message.Message):
-    __slots__ = ("sessions", "error", "small_batches")
+    __slots__ = ("sessions", "error")
     class Session(_message.Message):
         __slots__ = ("session", "reply")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -371,11 +371,9 @@ class SharedReply(_message.Message):
         def __init__(self, session: _Optional[int] = ..., reply: _Optional[_Union[ProducerReply, _Mapping]] = ...) -> None: ...
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    SMALL_BATCHES_FIELD_NUMBER: _ClassVar[int]
     sessions: _containers.RepeatedCompositeFieldContainer[SharedReply.Session]
     error: Error
-    small_batches: bool
-    def __init__(self, sessions: _Optional[_Iterable[_Union[SharedReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., small_batches: _Optional[bool] = ...) -> None: ...
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SharedReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit", "small_batch")
@@ -459,7 +457,7 @@ class SharedReplicationBatch(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationBatch.Part, _Mapping]]] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SharedReplicationReply(_message.Message):
-    __slots__ = ("parts", "error", "small_batches")
+    __slots__ = ("parts", "error")
     class Part(_message.Message):
         __slots__ = ("link", "reply")
         LINK_FIELD_NUMBER: _ClassVar[int]
@@ -469,11 +467,9 @@ class SharedReplicationReply(_message.Message):
         def __init__(self, link: _Optional[int] = ..., reply: _Optional[_Union[ReplicationReply, _Mapping]] = ...) -> None: ...
     PARTS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    SMALL_BATCHES_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedCompositeFieldContainer[SharedReplicationReply.Part]
     error: Error
-    small_batches: bool
-    def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationReply.Part, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., small_batches: _Optional[bool] = ...) -> None: ...
+    def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationReply.Part, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class TailTicket(_message.Message):
     __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "readers")

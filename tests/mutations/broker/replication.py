@@ -114,14 +114,6 @@ MUTATIONS = (
         (f"{TEST_SHARED}::test_entries_take_the_watermark_along",),
     ),
     Mutation(
-        "replicate_small_batches_to_older_followers",
-        "Only a follower that has said that it takes small batches gets them.",
-        LINK,
-        "if stream is not None and stream.takes_small_batches else None",
-        "if stream is not None else None",
-        (f"{TEST_SHARED}::test_small_batches_go_to_followers_that_take_them",),
-    ),
-    Mutation(
         "leave_small_batches_out_of_the_recovery",
         "A journal's record may have its messages as a small batch.",
         "broker/smq_broker/recovery/recovered_segment.py",

@@ -31,14 +31,6 @@ MUTATIONS = (
         (f"{TEST_CLIENT}::test_what_comes_before_the_acks_of_a_message_goes_out_as_one",),
     ),
     Mutation(
-        "send_small_batches_to_older_brokers",
-        "Only a broker that has said that it takes small batches gets them.",
-        STREAM,
-        "self._takes_small_batches and add_small_batch",
-        "add_small_batch",
-        (f"{TEST_CLIENT}::test_a_broker_gets_small_batches_if_it_takes_them",),
-    ),
-    Mutation(
         "drop_given_timestamps_of_small_batches",
         "The timestamp that the program has given goes with its message.",
         SMALL,
@@ -101,14 +93,6 @@ MUTATIONS = (
         "        and sub_batch.cost <= MAX_SHARED_BYTES\n",
         "",
         (f"{TEST_CLIENT}::test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place",),
-    ),
-    Mutation(
-        "fail_producers_of_former_brokers",
-        "A broker that knows no shared streams gets a stream for each segment.",
-        STREAM,
-        "is_unsupported = isinstance(failure, InvalidRequest) and not self._has_answered",
-        "is_unsupported = False",
-        (f"{TEST_CLIENT}::test_a_broker_of_the_version_before_gets_a_stream_for_each_segment",),
     ),
     Mutation(
         "forget_sessions_of_a_broken_stream",

@@ -41,7 +41,6 @@ from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.producer import ProducerStream
 from smq_broker.streams.producer_claims import ProducerClaims
-from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
 from smq_core.replica.log_entries import ProducerLimits
 from smq_proto.v1 import data_pb2 as pb
@@ -67,7 +66,6 @@ class BrokerParts:
     """One broker. ``network`` has all brokers by address; ``wrap`` may replace each callback between the parts.
 
     With ``journal``, a folder, it begins with what former ones left there. ``start`` counts the broker's starts.
-    Without ``shares_streams`` it refuses shared streams of primaries, as brokers of former versions do.
     """
 
     def __init__(
@@ -81,7 +79,6 @@ class BrokerParts:
         wrap: Wrap = unchanged,
         journal: Path | None = None,
         start: int = 1,
-        shares_streams: bool = True,
     ) -> None:
         self.replica = Replica(name, f"i-{name}" if start == 1 else f"i-{name}-{start}", f"{name}:1")
         self.network = {} if network is None else network
@@ -101,7 +98,6 @@ class BrokerParts:
         self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads, self.manifests)
         self.stopped = False
         self._killed = False
-        self.shares_streams = shares_streams
         self.disk = DiskActivity(lambda: 0.0)  # a slow machine is no disk that does not answer
         self.journal_metrics = JournalMetrics(self.disk)
         self.journal: JournalFolder | None = None
@@ -228,8 +224,6 @@ class BrokerParts:
     def serve_replication(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
         if hello.WhichOneof("role") == "shared_replica":
-            if not self.shares_streams:
-                raise InvalidRequest("a stream is opened as a producer's or as a replica's")
             SharedFollower(self.registry, hello, BatchReader(stream), stream).serve()
             return
         hosted = self.registry.find(hello.segment, hello.uid, hello.incarnation)

@@ -78,7 +78,8 @@ class SenderPort(Protocol):
 
     def run_stream(self, sender: SegmentSender) -> StreamRunner: ...
 
-    def shares_stream_to(self, primary: Replica) -> bool: ...
+    @property
+    def shares_streams(self) -> bool: ...
 
     def may_send(self, send_queue: SendQueue) -> bool: ...
 
@@ -151,7 +152,7 @@ class SegmentSender:
         return self.replaced_at is None and (self._open_ahead or not self.send_queue.idle)
 
     def _open(self) -> None:
-        shared = self._producer.shares_stream_to(self.send_queue.segment.primary)
+        shared = self._producer.shares_streams
         if not shared or not self.send_queue.idle:
             self.own_stream = not shared or self._needs_own_stream()
         self._open_ahead = False

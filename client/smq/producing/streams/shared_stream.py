@@ -27,7 +27,7 @@ from smq.producing.streams.shared_session import SessionOwner, SharedSession
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
-from smq_core.errors import InvalidRequest, SmqError
+from smq_core.errors import SmqError
 from smq_core.model.entities import Replica, Segment
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.flight import flight_errors, from_flight, parse
@@ -63,7 +63,7 @@ class SharedStream:
         schema: pa.Schema,
         dialer: Dialer,
         timers: Timers,
-        on_ended: Callable[[SharedStream, bool], None],
+        on_ended: Callable[[SharedStream], None],
     ) -> None:
         self.primary = primary
         self._uid = uid
@@ -89,8 +89,6 @@ class SharedStream:
         self._channel: FlightChannel | None = None
         self._error: SmqError | None = None
         """Why the broker has ended the stream."""
-        self._has_answered = False
-        self._takes_small_batches = False
         self._last_reply_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"smq-sender-{primary.broker}", daemon=True)
 
@@ -303,7 +301,7 @@ class SharedStream:
         if not rows:
             if message.opens or message.closes:
                 writer.write_metadata(message.SerializeToString())
-        elif self._takes_small_batches and add_small_batch(message, rows):
+        elif add_small_batch(message, rows):
             writer.write_metadata(message.SerializeToString())
         else:
             writer.write_with_metadata(encode_together(rows), message.SerializeToString())
@@ -340,11 +338,9 @@ class SharedStream:
         sessions = []
         while self._sessions:
             sessions.append(self._sessions.popitem()[1])
-        # An older broker takes the first message of a shared stream for a mistake. It has streams for each segment.
-        is_unsupported = isinstance(failure, InvalidRequest) and not self._has_answered
-        self._on_ended(self, is_unsupported)
+        self._on_ended(self)
         for session in sessions:
-            session.finish(None if is_unsupported else failure, as_planned=is_unsupported)
+            session.finish(failure, as_planned=False)
 
     # ---- the reader's thread
 
@@ -380,9 +376,6 @@ class SharedStream:
         if reply.HasField("error"):
             self._error = error_from_pb(reply.error)
             return
-        if not self._has_answered:
-            self._has_answered = True
-            self._takes_small_batches = reply.small_batches
         for one in reply.sessions:
             session = self._sessions.get(one.session)
             if session is None:

@@ -12,7 +12,7 @@ from smq.producing.streams.segment_sender import SegmentSender
 from smq.producing.streams.shared_session import SessionOwner, SharedSession
 from smq.producing.streams.shared_stream import SharedStream
 from smq.transport.dialer import Dialer
-from smq_core.model.entities import Replica, Segment
+from smq_core.model.entities import Segment
 from smq_proto.v1 import data_pb2 as pb
 
 CHECK_INTERVAL_SECONDS = 0.25
@@ -32,13 +32,8 @@ class SharedStreams:
         self._lock = threading.Lock()
         self._streams: dict[Key, SharedStream] = {}
         self._idle_since: dict[Key, float] = {}
-        self._without_sharing: set[str] = set()
         self._checked = False
         self._closed = False
-
-    def shares_stream_to(self, primary: Replica) -> bool:
-        """Whether that broker has shared streams, as far as is known."""
-        return primary.incarnation not in self._without_sharing
 
     def open_session(
         self,
@@ -80,13 +75,11 @@ class SharedStreams:
         for stream in streams:
             stream.join(5)
 
-    def _on_ended(self, ended: SharedStream, is_unsupported: bool) -> None:
+    def _on_ended(self, ended: SharedStream) -> None:
         with self._lock:
             for key in [key for key, stream in self._streams.items() if stream is ended]:
                 del self._streams[key]
                 self._idle_since.pop(key, None)
-            if is_unsupported:
-                self._without_sharing.add(ended.primary.incarnation)
 
     def _check(self) -> None:
         """Cuts streams that are unresponsive, and closes those that nobody uses."""

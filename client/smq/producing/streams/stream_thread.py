@@ -29,7 +29,7 @@ class StreamThread:
         self._lock = producer.lock
         self._sender = sender
         self._wake = threading.Condition(producer.lock)
-        self._closes_idle_stream = producer.shares_stream_to(stream.segment.primary)
+        self._closes_idle_stream = producer.shares_streams
         name = f"smq-segment-sender-{stream.segment.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

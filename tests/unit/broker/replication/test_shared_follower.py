@@ -173,13 +173,6 @@ def test_the_rows_arrive_as_they_were(opened: Follower, small: bool) -> None:
     assert kept.column("value").to_pylist() == [b"a", b"b"]
 
 
-def test_the_primary_learns_that_small_batches_are_taken(opened: Follower) -> None:
-    opened.stream.done_writing()
-    opened.served.serve()
-    body = opened.stream.replies.get()
-    assert isinstance(body, bytes) and pb.SharedReplicationReply.FromString(body).small_batches
-
-
 def test_small_batches_are_joined_when_there_are_many(opened: Follower) -> None:
     for first in range(BLOCKS_PER_COMPACTION):
         opened.send(entry(1, first, [b"%d" % first], small=True))

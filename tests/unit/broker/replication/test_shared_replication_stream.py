@@ -19,7 +19,7 @@ from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.rows.payloads import Payload
 from smq_broker.rows.small_batches import Block, SmallBatch
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError
+from smq_core.errors import NotHosted, SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
@@ -44,7 +44,6 @@ class Primary:
         self.client = InMemoryFlightClient(self._handle)
         self.streams: queue.Queue[PutStream] = queue.Queue()
         self.own_streams: queue.Queue[PutStream] = queue.Queue()
-        self.refuses_shared = False
         self.fenced: list[str] = []
         self.shared = SharedReplicationStreams("i-b1", self.broker.threads, self.broker.clients, lambda _: self.client)
         self.segments = [self._open(number) for number in range(2)]
@@ -72,8 +71,6 @@ class Primary:
 
     def _handle(self, command: bytes, stream: PutStream) -> None:
         is_shared = pb.PutOpen.FromString(command).WhichOneof("role") == "shared_replica"
-        if is_shared and self.refuses_shared:
-            raise InvalidRequest("a stream is opened as a producer's or as a replica's")
         (self.streams if is_shared else self.own_streams).put(stream)
         while not stream.broken.wait(0.005) and not stream.client_done.is_set():
             pass
@@ -82,10 +79,10 @@ class Primary:
         for hosted in self.segments:
             hosted.links[0].start()
 
-    def connect(self, *, small_batches: bool = False) -> Follower:
+    def connect(self) -> Follower:
         """The follower's end of the next shared stream."""
         follower = Follower(self.streams.get(timeout=HANG_GUARD))
-        follower.stream.write(pb.SharedReplicationReply(small_batches=small_batches).SerializeToString())
+        follower.stream.write(pb.SharedReplicationReply().SerializeToString())
         return follower
 
     def append(
@@ -199,9 +196,9 @@ def primary() -> Iterator[Primary]:
         stream.break_connection()
 
 
-def opened(primary: Primary, *, small_batches: bool = False) -> Follower:
+def opened(primary: Primary) -> Follower:
     primary.start()
-    follower = primary.connect(small_batches=small_batches)
+    follower = primary.connect()
     follower.open_all(primary.segments)
     follower.watermarks(primary.segments)
     eventually(lambda: all(hosted.machine.available_bytes() > 0 for hosted in primary.segments))
@@ -272,18 +269,17 @@ def test_batches_of_several_clients_wait_for_each_other(
     assert follower.entries() == {one: (1, 1), two: (0, 2)}
 
 
-@pytest.mark.parametrize("takes", [False, True])
-def test_small_batches_go_to_followers_that_take_them(primary: Primary, no_updates: None, takes: bool) -> None:
-    follower = opened(primary, small_batches=takes)
+def test_small_batches_stay_small_on_their_way_to_the_follower(primary: Primary, no_updates: None) -> None:
+    follower = opened(primary)
     link = follower.links[primary.segments[0].name]
     eventually(primary.segments[0].links[0].can_send_now)
     primary.append(block=SmallBatch([0], [5], [], [b"small"]))
     assert follower.entries() == {link: (0, 1)}
-    assert [list(it.values) for it in follower.small_batches] == ([[b"small"]] if takes else [])
+    assert [list(it.values) for it in follower.small_batches] == [[b"small"]]
     follower.reply((link, end_reply(1)))
     primary.append()
     assert follower.entries() == {link: (1, 1)}
-    assert len(follower.small_batches) == takes, "an Arrow batch stays one"
+    assert len(follower.small_batches) == 1, "an Arrow batch stays one"
 
 
 def test_entries_take_the_watermark_along(primary: Primary, no_updates: None) -> None:
@@ -336,18 +332,6 @@ def test_a_quiet_segments_watermark_does_not_wait_for_a_heartbeat(
     follower.reply((link, end_reply(1)))
     (part,) = follower.next().parts
     assert pb.ReplicationBatch.FromString(part.header).watermark == 1
-
-
-def test_a_follower_that_takes_small_batches_no_more_gets_none(primary: Primary) -> None:
-    follower = opened(primary, small_batches=True)
-    eventually(primary.segments[0].links[0].can_send_now)
-    follower.stream.break_connection()
-    later = primary.connect(small_batches=False)
-    later.open_all(primary.segments)
-    later.watermarks(primary.segments)
-    primary.append(block=SmallBatch([0], [5], [], [b"small"]))
-    assert later.entries() == {later.links[primary.segments[0].name]: (0, 1)}
-    assert not later.small_batches
 
 
 def test_whoever_appends_to_several_segments_sends_one_message(primary: Primary, no_updates: None) -> None:
@@ -419,16 +403,6 @@ def test_a_fenced_segment_leaves_the_stream(primary: Primary) -> None:
     follower.wait_closed(one)
     primary.append(1)
     assert follower.entries() == {follower.links[primary.segments[1].name]: (0, 1)}
-
-
-def test_a_follower_without_shared_streams_gets_one_for_each_segment(primary: Primary) -> None:
-    primary.refuses_shared = True
-    primary.start()
-    for _ in primary.segments:
-        stream = primary.own_streams.get(timeout=HANG_GUARD)
-        stream.write(pb.ReplicationReply(end=0, credit=CREDIT).SerializeToString())
-    eventually(lambda: all(hosted.machine.available_bytes() > 0 for hosted in primary.segments))
-    assert not primary.shared.are_supported(FOLLOWER)
 
 
 def own_entries(stream: PutStream) -> tuple[int, int]:

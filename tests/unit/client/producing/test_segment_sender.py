@@ -54,8 +54,7 @@ class RefusingPrimary:
         self.streams += 1
         return StreamThread(self, sender, RefusedStream(self.rejection))  # type: ignore[arg-type]
 
-    def shares_stream_to(self, primary: Replica) -> bool:
-        return False
+    shares_streams = False
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         self.timers.call_later(seconds, call)

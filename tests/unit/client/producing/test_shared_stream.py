@@ -16,10 +16,9 @@ from smq.producer import Producer
 from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.streams import shared_stream, shared_streams
 from smq.producing.streams.shared_session import SharedSession
-from smq_core.errors import InvalidRequest, NotHosted, SmqError
+from smq_core.errors import NotHosted, SmqError
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
-from smq_proto.flight import to_flight
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
 from support.in_memory.flight_streams import Chunk, InMemoryFlightClient, PutStream
@@ -32,34 +31,31 @@ Frame = tuple[pb.SharedBatch, int]
 
 
 class PlayedBroker:
-    """Each shared stream waits in ``streams``. With ``refuses`` it knows no shared streams, as an earlier version."""
+    """Each shared stream waits in ``streams``."""
 
     def __init__(self) -> None:
         self.streams: queue.Queue[PutStream] = queue.Queue()
-        self.refuses = False
         self.client = InMemoryFlightClient(self._serve)
 
     def _serve(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
         assert hello.WhichOneof("role") == "shared" and hello.uid == "uid" and hello.incarnation == "i"
-        if self.refuses:
-            raise to_flight(InvalidRequest("a stream is opened as a producer's or as a replica's"))
         self.streams.put(stream)
         while not stream.broken.wait(0.005) and not stream.client_done.is_set():
             pass
 
-    def accept(self, *, small_batches: bool = False) -> BrokerStream:
-        return BrokerStream(self.streams.get(timeout=HANG_GUARD), small_batches=small_batches)
+    def accept(self) -> BrokerStream:
+        return BrokerStream(self.streams.get(timeout=HANG_GUARD))
 
 
 class BrokerStream:
     """The broker's end of one shared stream."""
 
-    def __init__(self, stream: PutStream, *, small_batches: bool = False) -> None:
+    def __init__(self, stream: PutStream) -> None:
         self.stream = stream
         self.opens: dict[int, pb.SharedBatch.Open] = {}
         self.small_batches = 0
-        self.stream.write(pb.SharedReply(small_batches=small_batches).SerializeToString())
+        self.stream.write(pb.SharedReply().SerializeToString())
 
     def message(self) -> Frame:
         chunk = self.stream.requests.get(timeout=HANG_GUARD)
@@ -178,23 +174,21 @@ def test_producers_share_a_stream_and_each_gets_its_own_acks(client: Client, bro
     assert broker.streams.empty() and not DrivenStream.opened_streams
 
 
-@pytest.mark.parametrize("takes", [False, True])
-def test_a_broker_gets_small_batches_if_it_takes_them(client: Client, broker: PlayedBroker, takes: bool) -> None:
+def test_few_messages_go_out_as_a_small_batch(client: Client, broker: PlayedBroker) -> None:
     producer = client.producer()
     producer.send(b"opens the session")
-    served = broker.accept(small_batches=takes)
+    served = broker.accept()
     served.ack(*served.next_batches())
     before = served.small_batches
     producer.send(b"a", key=b"k", timestamp=7)
     message, rows = served.message()
     served.ack((1, 1))
-    assert rows == 1 and served.small_batches - before == takes
-    if takes:
-        sent = message.small_batch
-        assert (list(sent.keys), list(sent.values), list(sent.timestamps)) == ([b"k"], [b"a"], [7])
+    assert rows == 1 and served.small_batches - before == 1
+    sent = message.small_batch
+    assert (list(sent.keys), list(sent.values), list(sent.timestamps)) == ([b"k"], [b"a"], [7])
     producer.send(b"b", headers=[("h", b"v")])
     assert served.next_batches() == [(1, 2)], "this one needs an Arrow batch"
-    assert served.small_batches - before == takes
+    assert served.small_batches - before == 1
 
 
 def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(
@@ -327,18 +321,6 @@ def test_when_the_stream_breaks_everything_is_sent_again_on_another_one(client: 
     second.ack(*again)
     for delivery in deliveries:
         delivery.result(HANG_GUARD)
-
-
-def test_a_broker_of_the_version_before_gets_a_stream_for_each_segment(client: Client, broker: PlayedBroker) -> None:
-    broker.refuses = True
-    producer = client.producer()
-    delivery = producer.send(b"a")
-    own = stream(0)
-    own.opened()
-    eventually(lambda: own.written == [0])
-    own.ack(0, 7)
-    assert delivery.result(HANG_GUARD).offset == 7
-    assert producer._engine.failure is None
 
 
 def test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place(client: Client, broker: PlayedBroker) -> None:
