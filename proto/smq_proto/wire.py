@@ -34,11 +34,10 @@ from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
-PROTOCOL = 2
-"""The next version accepts this one, and this one the next. Raise it by two when the format of a root changes: then the
-processes of both formats refuse each other.
+PROTOCOL = 1
+"""Versions that differ by one work together. Raise it by two when the format of a root changes: then the processes of
+both formats refuse each other.
 """
-OLDEST_PROTOCOL = 1
 
 MAX_FIELD_CHARACTERS = 300
 MAX_FIELD_VALUES = 20
@@ -47,16 +46,14 @@ MAX_FIELD_VALUES = 20
 MAX_SMALL_BATCH_ROWS = 256
 """For more messages Arrow's fixed cost is lower than what each message of a small batch costs."""
 
-_REPLACEMENT_REASONS = {Reason.SCHEMA: Reason.ROLL}
-"""What a peer that does not know a reason gets in its place."""
 _REASONS = frozenset(reason.value for reason in Reason)
 
 
 def check_protocol(version: int) -> None:
     """Raises InvalidRequest if this side does not support the other side's protocol version."""
-    if not OLDEST_PROTOCOL <= version <= PROTOCOL + 1:
+    if version < 1 or abs(version - PROTOCOL) > 1:
         raise InvalidRequest(
-            f"protocol version {version} is not supported here ({OLDEST_PROTOCOL}..{PROTOCOL}): upgrade the older side"
+            f"protocol version {version} is not supported here, where it is {PROTOCOL}: upgrade the older side"
         )
 
 
@@ -71,12 +68,10 @@ def segment_to_pb(segment: Segment) -> pb.Segment:
         replicas=[pb.Replica(broker=r.broker, incarnation=r.incarnation, address=r.address) for r in segment.replicas],
         predecessors=segment.predecessors,
         successors=segment.successors,
-        opened_because=_known_reason(segment.opened_because),
-        sealed_because=_known_reason(segment.sealed_because),
+        opened_because=segment.opened_because,
+        sealed_because=segment.sealed_because or "",
         opened_at=segment.opened_at,
         schema_version=segment.schema_version,
-        new_opened_because=_new_reason(segment.opened_because),
-        new_sealed_because=_new_reason(segment.sealed_because),
     )
 
 
@@ -92,10 +87,8 @@ def segment_from_pb(message: pb.Segment) -> Segment:
             replicas=tuple(Replica(r.broker, r.incarnation, r.address) for r in message.replicas),
             predecessors=tuple(message.predecessors),
             successors=tuple(message.successors),
-            opened_because=_reason(message.opened_because, message.new_opened_because),
-            sealed_because=_reason(message.sealed_because, message.new_sealed_because)
-            if message.sealed_because
-            else None,
+            opened_because=_reason(message.opened_because),
+            sealed_because=_reason(message.sealed_because) if message.sealed_because else None,
             opened_at=message.opened_at,
             schema_version=message.schema_version,
         )
@@ -113,8 +106,8 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         durability=segment.durability.value,
         predecessors=segment.predecessors,
         successors=segment.successors,
-        opened_because=_known_reason(segment.opened_because),
-        sealed_because=_known_reason(segment.sealed_because),
+        opened_because=segment.opened_because,
+        sealed_because=segment.sealed_because or "",
         opened_at=segment.opened_at,
         end=segment.end,
         sealed_at=segment.sealed_at,
@@ -123,8 +116,6 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         lost_to=segment.lost_to,
         lost_open_ended=segment.lost_open_ended,
         schema_version=segment.schema_version,
-        new_opened_because=_new_reason(segment.opened_because),
-        new_sealed_because=_new_reason(segment.sealed_because),
         manifest=segment.manifest,
     )
 
@@ -137,8 +128,8 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         end=message.end,
         predecessors=tuple(message.predecessors),
         successors=tuple(message.successors),
-        opened_because=_reason(message.opened_because, message.new_opened_because),
-        sealed_because=_reason(message.sealed_because, message.new_sealed_because),
+        opened_because=_reason(message.opened_because),
+        sealed_because=_reason(message.sealed_because),
         opened_at=message.opened_at,
         sealed_at=message.sealed_at,
         durability=Durability(message.durability),
@@ -151,19 +142,9 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
     )
 
 
-def _known_reason(reason: Reason | None) -> str:
-    """The reason, or the one that every release knows in its place; empty if there is none."""
-    return "" if reason is None else _REPLACEMENT_REASONS.get(reason, reason).value
-
-
-def _new_reason(reason: Reason | None) -> str:
-    """The reason if not every release knows it, otherwise nothing."""
-    return reason.value if reason in _REPLACEMENT_REASONS else ""
-
-
-def _reason(known: str, new: str) -> Reason:
-    """Raises ValueError if ``known`` is no reason. A new reason of a later release is replaced by the known one."""
-    return Reason(new if new in _REASONS else known)
+def _reason(value: str) -> Reason:
+    """The reason; that of a later release counts as a roll, because reasons are shown and decide nothing."""
+    return Reason(value) if value in _REASONS else Reason.ROLL
 
 
 def removed_to_pb(numbers: IntervalSet, segments: Iterable[RemovedSegment]) -> lpb.HistoryReply.Removed:

@@ -57,12 +57,13 @@ log = structlog.get_logger(__name__)
 
 
 class _Process(BaseModel):
-    """Written once by each process. ``boot`` is the boot of its machine, ``root`` the filer's root that it used."""
+    """Written once by each process. ``boot`` is the boot of its machine, ``root`` the filer's root that it used.
+
+    The process renames this file before it hosts a segment without a journal.
+    """
 
     boot: str
     root: str
-    marks_missing: bool = False
-    """Whether it renames this file before it hosts a segment without a journal. Older brokers do not."""
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class JournalFolder:
         self._folder = folder
         self._incarnation = incarnation
         self._meter = meter
-        self._process = _Process(boot=boot_id(), root=root, marks_missing=True)
+        self._process = _Process(boot=boot_id(), root=root)
         self._own = folder / folder_name(incarnation)
         self._recycled = RecycledFiles(folder / RECYCLED, meter.resized)
         self._writer = FileWriter()
@@ -170,8 +171,7 @@ class JournalFolder:
         problem = self._problem(process)
         found = recover(folder, problem)
         same_root = process is not None and process.root == self._process.root
-        names_all = process is not None and process.marks_missing and not is_marked
-        whole = names_all and same_root and problem is None and not found.unusable
+        whole = same_root and not is_marked and problem is None and not found.unusable
         return FormerIncarnation(name_of(folder), folder, same_root, found.logs, whole)
 
     def begin(self) -> None:

@@ -18,7 +18,6 @@ class HistoryReader:
     def __init__(self, view: TopicView, wait: Callable[[float], bool]) -> None:
         self._view = view
         self._wait = wait
-        self._unknown_predecessors: set[str] = set()
 
     def read(self) -> tuple[SealedHistory, Layout]:
         """Takes the layout and then the index, which has the segments that left the layout.
@@ -29,12 +28,9 @@ class HistoryReader:
         layout = self._view.snapshot.layout
         history = self._view.sealed_history()
         for _ in range(MAX_ATTEMPTS):
-            missing = history.missing_predecessors(layout) - self._unknown_predecessors
-            if not missing or self._wait(RETRY_SECONDS):
+            if not history.missing_predecessors(layout) or self._wait(RETRY_SECONDS):
                 break
             history = self._view.sealed_history()
         else:
-            if history.removed is not None:
-                raise Unavailable(f"the history of {self._view.name} is older than its layout")
-            self._unknown_predecessors |= history.missing_predecessors(layout)
+            raise Unavailable(f"the history of {self._view.name} is older than its layout")
         return history, layout

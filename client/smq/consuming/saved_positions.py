@@ -20,14 +20,12 @@ from smq_core.reading.segment_dag import build_nodes, is_removed
 
 
 def are_doubtful(
-    view: TopicView, positions: Positions, sealed: Mapping[str, SealedSegment], removed: IntervalSet | None
+    view: TopicView, positions: Positions, sealed: Mapping[str, SealedSegment], removed: IntervalSet
 ) -> bool:
     """Whether any of the positions seems to be one that no reader can have had.
 
     This client may have an old layout, so only the topic's files decide, see :meth:`PositionSearch.check_saved`.
     """
-    if removed is None:
-        return False  # a leader of an earlier version does not say which segments were removed
     layout = view.snapshot.layout
     checked = without_losses(positions, sealed.values(), removed)
     # The primary knows a message to be durable before any reader gets it. Followers may learn it later.

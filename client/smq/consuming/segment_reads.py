@@ -14,7 +14,7 @@ from smq.consuming.segment_choice import SegmentChoice
 from smq.consuming.start_positions import Start, seek_to_start
 from smq.transport.topic_view import SealedHistory, TopicView
 from smq_core.model.entities import Layout, SealedSegment
-from smq_core.model.interval_set import IntervalSet
+from smq_core.model.interval_set import EMPTY, IntervalSet
 from smq_core.reading.segment_dag import ReadProgress, SegmentNode, build_nodes
 
 
@@ -46,8 +46,8 @@ class SegmentReads:
         self.fetchers = fetchers
         self.progress = ReadProgress()
         self.sealed: dict[str, SealedSegment] = {}
-        self.removed: IntervalSet | None = None
-        """The numbers of the segments that retention has removed, if the leader says that."""
+        self.removed: IntervalSet = EMPTY
+        """The numbers of the segments that retention has removed."""
         self.closed = False
         """After that, no segment is opened any more."""
 

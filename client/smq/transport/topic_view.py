@@ -170,12 +170,7 @@ class TopicView:
             try:
                 reply = self._leader.call("History", lpb.HistoryRequest(topic=self.name), timeout=2.0)
                 sealed = {s.name: sealed_from_pb(s) for s in reply.segments}
-                # A leader of an earlier version removes no segments and does not send the field.
-                return (
-                    SealedHistory(sealed, *removed_from_pb(reply.removed))
-                    if reply.HasField("removed")
-                    else SealedHistory(sealed)
-                )
+                return SealedHistory(sealed, *removed_from_pb(reply.removed))
             except Unavailable:
                 if not self._has_store_settings():
                     raise
@@ -323,7 +318,7 @@ class TopicView:
             return  # the topic is new and has no layout yet
         if reply.store_url:
             with self._changed:
-                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:  # older brokers omit it
+                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:
                     self._store_needs_credentials = True
                 if self._settings is None:
                     located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
@@ -360,17 +355,14 @@ def _is_newer(new: TopicSnapshot, old: TopicSnapshot) -> bool:
 class SealedHistory:
     """Segments that have left the layout.
 
-    ``sealed`` segments can be read. ``removed`` has the numbers of those that retention removed; None if that is not
-    known. ``ends`` has the end offsets of the last removed ones, by name.
+    ``sealed`` segments can be read. ``removed`` has the numbers of those that retention removed. ``ends`` has the end
+    offsets of the last removed ones, by name.
     """
 
     sealed: Mapping[str, SealedSegment]
-    removed: IntervalSet | None = None
+    removed: IntervalSet = EMPTY
     ends: Mapping[str, int] = field(default_factory=dict)
 
     def missing_predecessors(self, layout: Layout) -> set[str]:
-        """The predecessors that are neither sealed nor removed here. If there are any, this is older than the layout.
-
-        If the leader did not say what was removed, they may also be removed segments.
-        """
-        return missing_predecessors(layout, list(self.sealed.values()), self.removed or EMPTY)
+        """The predecessors that are neither sealed nor removed here. The layout is newer if there are any."""
+        return missing_predecessors(layout, list(self.sealed.values()), self.removed)

@@ -17,7 +17,7 @@ class Replica(_message.Message):
     def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to", "lost_open_ended", "schema_version", "new_opened_because", "new_sealed_because", "manifest")
+    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to", "lost_open_ended", "schema_version", "manifest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -37,8 +37,6 @@ class Segment(_message.Message):
     LOST_TO_FIELD_NUMBER: _ClassVar[int]
     LOST_OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    NEW_OPENED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
-    NEW_SEALED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     number: int
@@ -59,10 +57,8 @@ class Segment(_message.Message):
     lost_to: int
     lost_open_ended: bool
     schema_version: int
-    new_opened_because: str
-    new_sealed_because: str
     manifest: str
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., lost_open_ended: _Optional[bool] = ..., schema_version: _Optional[int] = ..., new_opened_because: _Optional[str] = ..., new_sealed_because: _Optional[str] = ..., manifest: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., lost_open_ended: _Optional[bool] = ..., schema_version: _Optional[int] = ..., manifest: _Optional[str] = ...) -> None: ...
 
 class TopicSchema(_message.Message):
     __slots__ = ("version", "columns", "dropped")

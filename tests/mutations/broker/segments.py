@@ -428,14 +428,6 @@ MUTATIONS = (
         (f"{TEST_JOURNAL}::test_a_folder_that_cannot_be_listed_is_not_given_up",),
     ),
     Mutation(
-        "believe_that_older_brokers_marked_missing_journals",
-        "What a journal of an older broker lacks may have been hosted.",
-        "broker/smq_broker/journal/folder.py",
-        "process is not None and process.marks_missing and not is_marked",
-        "process is not None and not is_marked",
-        (f"{TEST_JOURNAL}::test_a_journal_that_may_lack_segments_proves_nothing[an older broker wrote it]",),
-    ),
-    Mutation(
         "forget_a_whole_journal_with_its_last_log",
         "A whole journal says what was not hosted, also when all of its logs are sealed.",
         "broker/smq_broker/recovery/recovered_logs.py",

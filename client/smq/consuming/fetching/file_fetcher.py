@@ -203,7 +203,7 @@ class FileFetcher:
         """Handles a segment without a layout entry or a seal, which retention may have removed. True: all is read."""
         sealed_history = self._view.sealed_history()
         self.sealed = sealed_history.sealed.get(self._segment)
-        if self.sealed is None and is_removed(self._segment, sealed_history.removed or ()):
+        if self.sealed is None and is_removed(self._segment, sealed_history.removed):
             return self._report_removed(sealed_history.ends.get(self._segment))
         return False
 
