@@ -11,6 +11,7 @@ from pathlib import Path
 
 from smq_storage.object_store.store import StoreSettings
 from support.client_logs.progress import Progress
+from support.client_logs.records import log_path, next_run
 from support.waiting import HANG_GUARD, eventually
 
 HERE = Path(__file__).parent
@@ -45,6 +46,7 @@ class ClientProcesses:
         self._start = start
         self._writer_arguments: dict[str, tuple[object, ...]] = {}
         self.writers: dict[str, subprocess.Popen[bytes]] = {}
+        self._writer_logs: dict[str, Path] = {}
         self.replaced: list[subprocess.Popen[bytes]] = []
         self.members: dict[str, subprocess.Popen[bytes]] = {}
         self.readers: dict[str, subprocess.Popen[bytes]] = {}
@@ -62,7 +64,14 @@ class ClientProcesses:
         before = self.writers.get(name)
         if before is not None:
             self.replaced.append(before)
+        logs = self.folder / "writers"
+        self._writer_logs[name] = log_path(logs, name, next_run(logs, name))
         self.writers[name] = self._run(*self._writer_arguments[name])
+
+    def has_sent(self, name: str) -> bool:
+        """Whether the present run of this writer has sent anything. Before that it may not have claimed its id."""
+        log = self._writer_logs[name]
+        return log.exists() and log.stat().st_size > 0
 
     @property
     def writers_with_id(self) -> list[str]:

@@ -34,6 +34,8 @@ class ClientFaults:
         """A writer hangs, another process takes its id, and then the first one goes on."""
         with self._one(draw) as clients:
             name = draw.choice(clients.writers_with_id)
+            if not clients.has_sent(name):
+                raise LookupError("it may claim its id after the other process, and then it fences that one")
             before = clients.writers[name]
             before.send_signal(signal.SIGSTOP)
             try:
