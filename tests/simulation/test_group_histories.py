@@ -1,4 +1,4 @@
-"""Histories of groups whose members keep what the client library keeps, and whose positions are set.
+"""Histories of groups whose members keep what the client library keeps, under the operator's own leaders.
 
 To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories.groups SEED``.
 """
@@ -14,6 +14,7 @@ from simulation.mutations import group_mutations
 from simulation.mutations.mutation_detection import Run, check_detected, rules
 from simulation.mutations.mutation_table import BreakRule
 from support.sim.histories import groups
+from support.sim.histories.elastic import shortened_waits
 from support.sim.histories.groups import GroupHistory
 from support.sim.histories.parallel import failures
 
@@ -28,16 +29,25 @@ def test_groups_commit_what_their_members_were_given(group_seeds: range, workers
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_positions_are_set_and_commits_refused_in_the_middle_of_everything() -> None:
     found: Counter[str] = Counter()
-    for seed in range(20):
-        history = GroupHistory(seed)
-        history.run()
+    for seed in range(30):
+        with shortened_waits():
+            history = GroupHistory(seed)
+            history.run()
         found.update(history.found.keys())
     assert all(
         found[what] >= 5
-        for what in ("a reset", "a member forgot its positions", "a commit was refused", "a commit beyond the end")
+        for what in (
+            "a reset",
+            "a member forgot its positions",
+            "a commit was refused",
+            "a commit beyond the end",
+            "the leader refused a position",
+        )
     ), found
+    assert found["a deletion"] >= 3, found
 
 
 @pytest.mark.slow

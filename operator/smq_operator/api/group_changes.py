@@ -19,10 +19,8 @@ from smq_operator.api.segment_reach import SegmentReach
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import group_positions as files
-from smq_storage.catalog import paths
 from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +81,7 @@ class GroupChanges:
             # This write fails if another leader serves the group by now, so that its members keep their positions.
             mine = self._changed(managed, name, found[0].positions, found[0])
             await self._put(managed.topic, name, mine, found[1])
-            await self.store.run(Store.delete, paths.group(managed.name, managed.topic.uid, name))
+            await self.store.run(files.delete_positions, managed.name, managed.topic.uid, name)
             self.groups.idle.remove(managed.topic.uid, name)
             log.info("group.deleted", topic=managed.name, group=name)
 

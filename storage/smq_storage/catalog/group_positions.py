@@ -82,6 +82,10 @@ def highest_positions(store: Store, topic: str, uid: str) -> dict[str, int]:
     return highest
 
 
+def delete_positions(store: Store, topic: str, uid: str, group: str) -> None:
+    store.delete(paths.group(topic, uid, group))
+
+
 def list_groups(store: Store, topic: str, uid: str) -> list[str]:
     """The groups that have committed, by name, from a listing. Files that are no group's are skipped."""
     found = (paths.group_name(o.path) for o in store.list(paths.groups_folder(topic, uid)))

@@ -6,6 +6,7 @@ to be written down. For mutations that the first five histories detect, the sear
 """
 
 FIRST_SEEDS = {
+    "take_ended_segments_into_another_epoch": 71,
     "a_failed_journal_seals_like_a_complete_one": 119,
     "a_forgotten_producer_sends_again": 19,
     "a_forgotten_producer_sends_to_the_successors": 55,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq.consuming.groups.ended_segments import EndedSegments
 from smq.consuming.groups.member_positions import MemberPositions
 from smq_core.reading.consumer_group import Group
+from smq_operator.api import group_coordinator
+from smq_operator.api.group_changes import GroupChanges
+from smq_operator.api.segment_reach import SegmentReach
+from smq_storage.catalog.group_positions import CommittedPositions
 from support.sim.clients.group_program import GroupProgram
-from support.sim.leaders.group_host import GroupHost
 
 MUTATIONS = MutationTable()
 mutation = MUTATIONS.add
@@ -18,7 +23,54 @@ mutation = MUTATIONS.add
 @mutation
 def keep_the_epoch_of_positions_that_are_set(patch: Patch) -> None:
     """Positions that an administrator sets begin a new epoch."""
-    patch.setattr(GroupHost, "new_epoch", lambda self, before: before)
+    original = GroupChanges._changed
+
+    def changed(self: GroupChanges, managed: Any, name: str, positions: Any, stored: CommittedPositions) -> Any:
+        return replace(original(self, managed, name, positions, stored), epoch=stored.epoch)
+
+    patch.setattr(GroupChanges, "_changed", changed)
+
+
+@mutation
+def give_a_group_the_epoch_of_a_deleted_one(patch: Patch) -> None:
+    """A group that is made again after its deletion has another epoch, so that members of before go back."""
+
+    def positions(generation: int, *values: Any, **fields: Any) -> CommittedPositions:
+        fields["epoch"] = fields["epoch"] if generation else "first"
+        return CommittedPositions(generation, *values, **fields)
+
+    patch.setattr(group_coordinator, "CommittedPositions", positions)
+
+
+@mutation
+def take_commits_of_another_epoch(patch: Patch) -> None:
+    """A leader refuses positions from before a reset."""
+    original = Group.commit
+
+    def commit(self: Group, member: str, generation: int, positions: Mapping[str, int], epoch: str = "") -> bool:
+        return original(self, member, generation, positions, self.epoch)
+
+    patch.setattr(Group, "commit", commit)
+
+
+@mutation
+def accept_what_nobody_can_have_read(patch: Patch) -> None:
+    """A leader refuses a position beyond what can have been read, whatever client sends it."""
+
+    async def check_read(self: SegmentReach, managed: Any, positions: Any) -> None:
+        return None
+
+    patch.setattr(SegmentReach, "check_read", check_read)
+
+
+@mutation
+def refuse_what_the_last_report_does_not_have(patch: Patch) -> None:
+    """Members commit what was delivered since the last report, so the leader asks the replicas for that."""
+
+    async def poll(self: SegmentReach, managed: Any, segments: Any) -> dict[str, int]:
+        return {segment.name: managed.reconciler.watermarks.get(segment.name, 0) for segment in segments}
+
+    patch.setattr(SegmentReach, "poll", poll)
 
 
 @mutation

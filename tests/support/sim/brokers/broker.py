@@ -203,7 +203,7 @@ class SimulatedBroker:
 
     def on_status(self, incarnation: str) -> Steps:
         self._must_be(incarnation)
-        return True
+        return self.history.load_of(self)
         yield
 
     # ---- streams

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 COMMIT_ATTEMPTS = 5
 COMMIT_EVERY = 25
 """Messages between two commits of a program that commits rarely."""
+FAR_BEYOND = 10_000
+"""More messages than a history has."""
 
 
 class GroupProgram(SimulatedMember):
@@ -50,6 +52,8 @@ class GroupProgram(SimulatedMember):
                     yield from self._commit_positions(self.ended.ends)
                 if self.world.chance(0.1):
                     yield from self._commit_too_much()
+                if self.history.faults.over and self.world.chance(0.2):
+                    yield from self._commit_without_the_library()
                 yield self.world.between(100 * MS, 400 * MS)
 
     def _read(self, segment: str) -> Steps:
@@ -59,7 +63,7 @@ class GroupProgram(SimulatedMember):
         if found:
             self.rows += found
             advance(self.reader, found)
-            self.history.checker.delivered(self.group, found)
+            self.history.checker.delivered(self.group, self.positions.epoch, found)
             self.positions.batch_returned(segment, found[-1].offset + 1)
             self.positions.batch_finished()
         node = self.reader.nodes.get(segment)
@@ -129,9 +133,8 @@ class GroupProgram(SimulatedMember):
                 break
             except StaleGeneration as error:
                 refused = set(error.segments)
-            except InvalidRequest:
-                self.history.found["the leader refused a position"] += 1
-                return
+            except InvalidRequest as error:
+                self.history.checker.must([Violation(10, self.name, f"a commit was refused for good: {error.message}")])
             except SmqError:
                 return
             self.history.found["a commit was refused"] += 1
@@ -159,3 +162,19 @@ class GroupProgram(SimulatedMember):
             self.history.found["a commit beyond the end"] += 1
             return
         yield from self._commit_or_keep(wanted)
+
+    def _commit_without_the_library(self) -> Steps:
+        """The leader refuses what nobody can have read, if a replica can say so."""
+        found = sorted(segment for segment in self.mine if self.history.all_replicas_answer(segment))
+        if not found:
+            return
+        segment = self.world.random.choice(found)
+        try:
+            yield self._call("commit", self.process.name, self.generation, {segment: FAR_BEYOND}, self.positions.epoch)
+        except InvalidRequest:
+            self.history.found["the leader refused a position"] += 1
+            return
+        except SmqError:
+            return
+        if self.history.all_replicas_answer(segment):
+            self.history.checker.must([Violation(10, segment, f"offset {FAR_BEYOND} was committed")])

@@ -163,6 +163,9 @@ class BlockingChain:
             yield info
             at = None if info.sealed else info.end
 
+    def end(self) -> int:
+        return max((info.end for info in self.walk()), default=0)
+
     def info(self, first: int) -> ChunkInfo | None:
         found = BlockingCall.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
         return found[0].info if found is not None else None

@@ -32,9 +32,8 @@ from smq_storage.object_store.json_codec import to_json
 from support.sim.brokers.broker import SimulatedBroker, SimulatedBrokerLoad
 from support.sim.brokers.deployment import SimulatedDeployment
 from support.sim.checks.elasticity_checker import ElasticChecker, unchanged_segments
-from support.sim.checks.end_state import check_all, waiting_for
+from support.sim.checks.end_state import check_all
 from support.sim.clients import loads
-from support.sim.clients.group_member import SimulatedMember
 from support.sim.clients.loaded_producer import STEP, LoadedProducer
 from support.sim.clients.messages import HistorySettings
 from support.sim.clients.producer import SimulatedProducer
@@ -176,7 +175,7 @@ class ElasticHistory(History):
             self.producers.append(self.make_producer(f"p{i}", 0, self.horizon // STEP))
         self.readers.append(SimulatedReader(self, "r0", {}, dice.choice([500, 1500]) * MS, []))
         for i in range(dice.choice([0, 1, 2] if self.limits.on else [0, 0, 0, 1, 2])):
-            self.members.append(SimulatedMember(self, "g", f"m{i}"))
+            self.members.append(self.make_member("g", f"m{i}"))
         self.groups = ["g"] if self.members else []
         if self.limits.on or self.references is not None:
             self.store.put_at_once(f"doc/{paths.current(TOPIC)}", to_json(CurrentTopic(UID)))
@@ -252,7 +251,7 @@ class ElasticHistory(History):
         self.faults.end()
         if self.deleting.drawn:
             return self._play_deletion()
-        self._until(lambda: waiting_for(self), 500 * MS)
+        self._until(self.waiting, 500 * MS)
         self.pausing.end()
         self._recover()
         world.run_until(world.now + LATE_SPLIT_WINDOW)
@@ -273,7 +272,7 @@ class ElasticHistory(History):
             self.readers.append(SimulatedReader(self, "late", {}, 500 * MS, []))
         self.recover_uploads()
         self._wake()
-        self._until(lambda: waiting_for(self), 500 * MS)
+        self._until(self.waiting, 500 * MS)
         check_all(self)
         self._must_have_grown()
 

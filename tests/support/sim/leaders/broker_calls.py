@@ -27,8 +27,8 @@ class SimulatedCalls:
             case pb.SealSegment():
                 outcome = await self._call(replica, timeout, "seal", request.segment, replica.incarnation)
                 return outcome_to_pb(outcome).SerializeToString()
-        await self._call(replica, timeout, "status", replica.incarnation)
-        return pb.BrokerStatus(incarnation=replica.incarnation).SerializeToString()
+        status: pb.BrokerStatus = await self._call(replica, timeout, "status", replica.incarnation)
+        return status.SerializeToString()
 
     async def _call(self, replica: Replica, timeout: float, method: str, *args: Any) -> Any:
         leader = self.leader

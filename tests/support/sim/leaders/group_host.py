@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smq_core.errors import SmqError, StaleGeneration, StoreUnavailable, Unavailable
 from smq_core.model.interval_set import IntervalSet
-from smq_core.reading.consumer_group import MEMBER_TIMEOUT, Group
+from smq_core.reading.consumer_group import Group
 from smq_core.reading.segment_dag import ReadProgress, build_nodes, index_is_stale
 from smq_storage.catalog.sealed_index import IndexPage
 from support.sim.engine.world import Future, Steps
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from support.sim.leaders.protocol_leader import SimulatedLeader
 
 GENERATIONS_PER_LEADER = 1000
-RESET = "reset."
-"""How the writer ids of an administrator's writes begin."""
 
 
 class StoredPositions(NamedTuple):
@@ -33,7 +31,6 @@ class StoredPositions(NamedTuple):
     generation: int
     positions: dict[str, int]
     writer: str
-    epoch: str = ""
 
 
 @dataclass(slots=True)
@@ -54,7 +51,6 @@ class GroupHost:
         self.groups: dict[str, LoadedGroup] = {}
         self._requests: deque[tuple[tuple[Any, ...], Future]] = deque()
         self._busy = False
-        self.serving_since = leader.clock()
 
     def call(self, request: tuple[Any, ...]) -> Future:
         answer = Future()
@@ -70,9 +66,6 @@ class GroupHost:
         while self._requests:
             (what, name, *rest), answer = self._requests.popleft()
             try:
-                if what == "reset":
-                    answer.set((yield from self._reset(name, *rest)))
-                    continue
                 it = yield from self._loaded(name)
                 if what == "join":
                     answer.set(self._join(name, it, *rest))
@@ -109,33 +102,8 @@ class GroupHost:
         if it.group.commit(member, generation, positions, epoch):
             yield from self._write(name, it)
 
-    def _reset(self, name: str, positions: dict[str, int]) -> Steps:
-        """As the leader's ``GroupChanges``: only while nobody reads, under a new epoch."""
-        leader, it = self.leader, self.groups.get(name)
-        if it is not None:
-            it.group.expire(leader.clock())
-            if it.group.members:
-                raise Unavailable("the group has members")
-            del self.groups[name]
-        elif leader.clock() - self.serving_since < MEMBER_TIMEOUT:
-            raise Unavailable("it is not known whether the group has members")
-        found = yield leader.store.get(leader.process, path(name))
-        if found is None:
-            raise Unavailable("there is no such group")
-        generation = (found[0].generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
-        mine = StoredPositions(generation, positions, leader.world.unique(RESET), self.new_epoch(found[0].epoch))
-        result = yield from self._put(name, mine, found[1])
-        if not isinstance(result, conditional_puts.PutApplied):
-            raise Unavailable("another leader serves the group")
-
-    def new_epoch(self, before: str) -> str:
-        """That of positions which an administrator sets."""
-        return self.leader.world.unique("epoch")
-
     def _write(self, name: str, it: LoadedGroup) -> Steps:
-        now = StoredPositions(
-            it.group.generation, dict(it.group.begin_flush()), self.leader.world.unique("g"), it.group.epoch
-        )
+        now = StoredPositions(it.group.generation, dict(it.group.begin_flush()), self.leader.world.unique("g"))
         try:
             if it.written:
                 found = yield self.leader.store.get(self.leader.process, path(name))
@@ -176,9 +144,9 @@ class GroupHost:
             found = yield leader.store.get(leader.process, path(name))
             kept, etag = found if found is not None else (StoredPositions(0, {}, ""), None)
             generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
-            group = Group(name, generation, ReadProgress(positions=dict(kept.positions)), epoch=kept.epoch)
+            group = Group(name, generation, ReadProgress(positions=dict(kept.positions)))
             group.update(nodes, leader.clock(), removed)
-            mine = StoredPositions(generation, dict(group.reader.committed()), leader.world.unique("g"), kept.epoch)
+            mine = StoredPositions(generation, dict(group.reader.committed()), leader.world.unique("g"))
             result = yield from self._put(name, mine, etag)
             if not isinstance(result, conditional_puts.PutApplied):
                 raise Unavailable(f"group {name} is served by another leader: ask again")

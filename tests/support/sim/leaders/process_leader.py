@@ -198,6 +198,15 @@ class ProcessLeader:
         commit = self.groups.commit(topic, group, member, generation, positions, epoch=epoch)
         return (yield self.loop.start(commit))
 
+    def on_set_positions(self, group: str, positions: Mapping[str, int]) -> Steps:
+        """An administrator sets the positions of a group."""
+        request = lpb.SetPositionsRequest(topic="t", group=group, positions=positions)
+        yield self.loop.start(self._call(self.service.SetPositions(request, _SimulatedServicerContext())))
+
+    def on_delete_group(self, group: str) -> Steps:
+        request = lpb.PositionsRequest(topic="t", group=group)
+        yield self.loop.start(self._call(self.service.DeleteGroup(request, _SimulatedServicerContext())))
+
     async def _join(self, group: str, member: str, generation: int) -> Any:
         topic = self.history.topic.name
         _, assignment = await self.groups.join(topic, group, member, "earliest", generation)

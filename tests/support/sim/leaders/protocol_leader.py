@@ -96,9 +96,6 @@ class SimulatedLeader:
     def on_commit(self, group: str, member: str, generation: int, positions: dict[str, int], epoch: str) -> Steps:
         return (yield self.groups.call(("commit", group, member, generation, positions, epoch)))
 
-    def on_reset(self, group: str, positions: dict[str, int]) -> Steps:
-        return (yield self.groups.call(("reset", group, positions)))
-
     # ---- the loop
 
     def _run(self) -> Steps:
