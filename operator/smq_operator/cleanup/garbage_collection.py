@@ -24,7 +24,15 @@ from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, ClockReading, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import PinnedFiles, end_expired_pins
-from smq_operator.cleanup.retention import IsHeld, StartedSegment, age_of_removal, delete_files, remove_expired
+from smq_operator.cleanup.retention import (
+    ConsistentState,
+    IsHeld,
+    StartedSegment,
+    age_of_removal,
+    delete_files,
+    read_consistent,
+    remove_expired,
+)
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
 from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
 from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
@@ -163,10 +171,10 @@ class GarbageCollector:
     async def trim(self, managed: ManagedTopic, topic: Topic, request: TrimRequest) -> Trim:
         """Removes segments that were sealed before a time. Raises Unavailable, CorruptDocument."""
         async with self._removing:
-            groups, clocks = await self._groups.states(managed, topic), await self.filer_clock.read()
+            clocks, known, groups = await self._read_state(managed, topic)
             started = self._started_segments(topic)
             found = await self._store.run(
-                trim_topic, topic, request, groups, started, clocks, self._retry_policy, self._is_held
+                trim_topic, topic, request, known, groups, started, clocks, self._retry_policy, self._is_held
             )
             if not request.preview and managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_removals(managed, topic, found.removals, clocks.leader, "trim")
@@ -205,9 +213,10 @@ class GarbageCollector:
         now = self._now()
         # The known index decides whether the filer is read at all; what the filer has decides what is removed.
         if plan_retention(topic.spec, list(managed.sealed.values()), [], now).removals:
-            groups, clocks = await self._groups.states(managed, topic), await self.filer_clock.read()
+            clocks, known, groups = await self._read_state(managed, topic)
+            started = self._started_segments(topic)
             verdict = await self._store.run(
-                remove_expired, topic, groups, self._started_segments(topic), clocks, self._retry_policy, self._is_held
+                remove_expired, topic, known, groups, started, clocks, self._retry_policy, self._is_held
             )
             if managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_held(managed, topic, verdict.retained)
@@ -222,6 +231,18 @@ class GarbageCollector:
             self.files["removed"] += count
             if done:
                 log.info("retention.files_deleted", topic=topic.name, segments=[it.name for it in done], files=count)
+
+    async def _read_state(
+        self, managed: ManagedTopic, topic: Topic
+    ) -> tuple[ClockReading, ConsistentState | None, list[GroupProgress]]:
+        """What says which segments have expired, and after it the groups that may still have to read them.
+
+        This process may be paused in between. A group that begins during a pause is unknown to it if it read the groups
+        before. So nothing that expires during the pause may be removed.
+        """
+        clocks = await self.filer_clock.read()
+        known = await self._store.run(read_consistent, topic)
+        return clocks, known, await self._groups.states(managed, topic)
 
     async def _check_pins(self, topic: Topic) -> None:
         """Ends expired pins also while there is nothing to delete, and counts the others for the metrics."""
@@ -360,11 +381,12 @@ class GarbageCollector:
         if now >= self._next_deletion_check_at:
             self._next_deletion_check_at = now + self._settings.retention_interval_us
             grace_us, scan = self._settings.deleted_topics_grace_us, DocumentScan()
+            clocks = await self.filer_clock.read()  # before the topics that live, as this process may be paused
             for it in await self._store.run(
                 collect_deleted_topics,
                 self._live_topics(),
                 grace_us,
-                await self.filer_clock.read(),
+                clocks,
                 self._retry_policy,
                 self._retained_uids,
                 scan,

@@ -75,6 +75,7 @@ def read_consistent(store: Store, topic: Topic) -> ConsistentState | None:
 def remove_expired(
     store: Store,
     topic: Topic,
+    known: ConsistentState | None,
     groups: Sequence[GroupProgress],
     started: Collection[StartedSegment],
     clocks: ClockReading,
@@ -83,12 +84,12 @@ def remove_expired(
 ) -> RetentionPlan:
     """Removes from the index what is beyond the topic's limits; returns what it removed, and what it keeps for groups.
 
+    ``clocks`` and ``known`` were read before ``groups``, because a group that begins later may need what expires later.
     ``started``: segments whose primary (incarnation, segment) has read the seal chunks of its predecessors; before that
     the predecessors are needed. ``is_held`` says whether nothing must be removed. It is called after the index was
     read, so what begins later concerns no segment of that index. Raises StoreUnavailable; some segments may have been
     removed then.
     """
-    known = read_consistent(store, topic)
     if known is None:
         return RetentionPlan([], {})
     return remove_of(store, topic, known, groups, started, clocks, retry_policy, is_held)
@@ -106,7 +107,7 @@ def remove_of(
     *,
     preview: bool = False,
 ) -> RetentionPlan:
-    """As :func:`remove_expired`, of a topic that was just read. A preview removes nothing, and compares no clocks."""
+    """As :func:`remove_expired`. A preview removes nothing, and compares no clocks."""
     needed = {
         name
         for segment in known.layout.segments

@@ -17,9 +17,9 @@ from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.retention import (
     MAX_SEGMENTS_PER_PASS,
+    ConsistentState,
     IsHeld,
     StartedSegment,
-    read_consistent,
     remove_of,
 )
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -48,14 +48,17 @@ def trim_topic(
     store: Store,
     topic: Topic,
     request: TrimRequest,
+    known: ConsistentState | None,
     groups: Sequence[GroupProgress],
     started: Collection[StartedSegment],
     clocks: ClockReading,
     retry_policy: RetryPolicy,
     is_held: IsHeld,
 ) -> Trim:
-    """Removes the segments that were sealed before a time from the index. Raises Unavailable; some may be removed."""
-    known = read_consistent(store, topic)
+    """Removes the segments that were sealed before a time from the index. Raises Unavailable; some may be removed.
+
+    ``known``, ``clocks`` and ``groups`` are as in :func:`remove_expired`.
+    """
     if known is None:
         raise Unavailable(f"{topic.name} is not trimmed: its segments are changing right now. Repeat the command")
 

@@ -12,7 +12,7 @@ from smq_core.model.entities import Topic
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
 from smq_operator.cleanup.document_scan import DocumentScan
-from smq_operator.cleanup.retention import delete_files, remove_expired
+from smq_operator.cleanup.retention import delete_files, read_consistent, remove_expired
 from smq_operator.reconcile.topics.adoption import retire
 from smq_storage.catalog import sealed_index
 from smq_storage.catalog.deleted_topics import list_deleted_topics
@@ -40,7 +40,7 @@ RETRY_POLICY = RetryPolicy(HANG_GUARD)
 
 def run_retention(store: Store, topic: Topic, groups: list[GroupProgress]) -> None:
     """One pass of a leader at 4 s, and one later that deletes files."""
-    remove_expired(store, topic, groups, BEGUN, leader_at(4 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), groups, BEGUN, leader_at(4 * SECOND), RETRY_POLICY)
     delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
 
 

@@ -16,7 +16,7 @@ from smq_core.model.reference import Reference
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
-from smq_operator.cleanup.retention import delete_files, remove_expired
+from smq_operator.cleanup.retention import delete_files, read_consistent, remove_expired
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
 from smq_operator.reconcile.topics.adoption import retire
 from smq_storage.catalog import paths
@@ -137,7 +137,15 @@ def test_nothing_goes_while_a_segment_waits_for_its_seal(store: Store, topic: To
 def test_it_goes_when_retention_has_deleted_what_named_it_and_not_before(store: Store, topic: Topic):
     upload(store, topic, "a")
     refer(store, topic, segment_name(1), 0, "a")
-    remove_expired(store, topic, [], {(HOLDER.incarnation, OPEN)}, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(
+        store,
+        topic,
+        read_consistent(store, topic),
+        [],
+        {(HOLDER.incarnation, OPEN)},
+        leader_at(100 * SECOND),
+        RETRY_POLICY,
+    )
     assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 0, "a client may still read it"
     delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
     assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1

@@ -16,6 +16,7 @@ TEST_SEALING = "tests/unit/operator/brokers/test_sealing.py"
 GROUPS = "operator/smq_operator/api/group_coordinator.py"
 TEST_GROUPS = "tests/unit/operator/api/test_group_coordinator.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
+TEST_PAUSED = "tests/unit/operator/cleanup/test_paused_retention.py"
 TEST_COLLECTION = "tests/unit/operator/cleanup/test_garbage_collection.py"
 TEST_PINS = "tests/unit/operator/cleanup/test_reader_pins.py"
 TEST_SKEW = "tests/unit/operator/cleanup/test_clock_skew.py"
@@ -264,6 +265,24 @@ MUTATIONS = (
         ),
     ),
     # ---- retention and garbage collection
+    Mutation(
+        "read_the_clocks_after_the_groups",
+        "Retention reads the clocks before the groups, because its leader may be paused in between.",
+        "operator/smq_operator/cleanup/garbage_collection.py",
+        "        return clocks, known, await self._groups.states(managed, topic)\n",
+        "        groups = await self._groups.states(managed, topic)\n"
+        "        return await self.filer_clock.read(), known, groups\n",
+        (f"{TEST_PAUSED}::test_what_expires_during_the_pause_stays_for_groups_that_begin_in_it",),
+    ),
+    Mutation(
+        "read_the_index_after_the_groups",
+        "Retention reads the index before the groups, because its leader may be paused in between.",
+        "operator/smq_operator/cleanup/garbage_collection.py",
+        "        return clocks, known, await self._groups.states(managed, topic)\n",
+        "        groups = await self._groups.states(managed, topic)\n"
+        "        return clocks, await self._store.run(read_consistent, topic), groups\n",
+        (f"{TEST_PAUSED}::test_segments_that_are_sealed_during_the_pause_make_no_other_one_expire",),
+    ),
     Mutation(
         "remove_the_predecessor_of_a_segment_that_has_to_open",
         "The predecessors of a segment stay until its primary has read their seal chunks.",

@@ -314,12 +314,12 @@ def delete_the_files_before_the_entry(patch: Patch) -> None:
     """An entry leaves the index before its files are deleted."""
     original = retain.remove_expired
 
-    def remove_expired(store: Any, topic: Any, groups: Any, begun: Any, clocks: Any, retry_policy: Any) -> Any:
+    def remove_expired(store: Any, topic: Any, known: Any, groups: Any, begun: Any, clocks: Any, policy: Any) -> Any:
         for removal in plan_retention(
             topic.spec, sealed_index.read(store, topic.name, topic.uid), groups, clocks.leader
         ).removals:
             retain.delete_segment(store, topic, removal.segment)
-        return original(store, topic, groups, begun, clocks, retry_policy)
+        return original(store, topic, known, groups, begun, clocks, policy)
 
     patch.setattr(retain, "remove_expired", remove_expired)
 

@@ -6,7 +6,6 @@ to be written down. For mutations that the first five histories detect, the sear
 """
 
 FIRST_SEEDS = {
-    "take_ended_segments_into_another_epoch": 71,
     "a_failed_journal_seals_like_a_complete_one": 119,
     "a_forgotten_producer_sends_again": 19,
     "a_forgotten_producer_sends_to_the_successors": 55,
@@ -58,6 +57,7 @@ FIRST_SEEDS = {
     "place_on_brokers_that_drain": 9,
     "publish_uploads_of_any_age": 13,
     "publish_values_that_are_about_to_be_collected": 16,
+    "read_the_groups_before_what_expires": 303,
     "recovered_logs_are_dropped_before_the_seal": 50,
     "remove_a_segment_before_its_predecessors": 7,
     "remove_what_a_group_has_still_to_read": 7,
@@ -67,6 +67,7 @@ FIRST_SEEDS = {
     "scale_in_at_once": 8,
     "scale_while_it_is_paused": 8,
     "seal_without_a_fence": 6,
+    "take_ended_segments_into_another_epoch": 71,
     "take_sequences_of_before_for_new_ones": 393,
     "trust_an_error_of_a_put": 20,
 }

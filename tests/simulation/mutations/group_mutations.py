@@ -13,6 +13,8 @@ from smq_core.reading.consumer_group import Group
 from smq_operator.api import group_coordinator
 from smq_operator.api.group_changes import GroupChanges
 from smq_operator.api.segment_reach import SegmentReach
+from smq_operator.cleanup import garbage_collection, retention
+from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_storage.catalog.group_positions import CommittedPositions
 from support.sim.clients.group_program import GroupProgram
 
@@ -40,17 +42,6 @@ def give_a_group_the_epoch_of_a_deleted_one(patch: Patch) -> None:
         return CommittedPositions(generation, *values, **fields)
 
     patch.setattr(group_coordinator, "CommittedPositions", positions)
-
-
-@mutation
-def take_commits_of_another_epoch(patch: Patch) -> None:
-    """A leader refuses positions from before a reset."""
-    original = Group.commit
-
-    def commit(self: Group, member: str, generation: int, positions: Mapping[str, int], epoch: str = "") -> bool:
-        return original(self, member, generation, positions, self.epoch)
-
-    patch.setattr(Group, "commit", commit)
 
 
 @mutation
@@ -128,3 +119,18 @@ def forget_the_epoch_when_another_leader_serves_the_group(patch: Patch) -> None:
         original(self, *values, **fields)  # type: ignore[arg-type]
 
     patch.setattr(Group, "__init__", init)
+
+
+@mutation
+def read_the_groups_before_what_expires(patch: Patch) -> None:
+    """Retention knows every group that has begun before the time by which it judges, also after a pause."""
+
+    async def read_state(self: GarbageCollector, managed: Any, topic: Any) -> Any:
+        groups, clocks = await self._groups.states(managed, topic), await self.filer_clock.read()
+        return clocks, None, groups
+
+    def remove_expired(store: Any, topic: Any, known: Any, *more: Any) -> Any:
+        return retention.remove_expired(store, topic, retention.read_consistent(store, topic), *more)
+
+    patch.setattr(GarbageCollector, "_read_state", read_state)
+    patch.setattr(garbage_collection, "remove_expired", remove_expired)

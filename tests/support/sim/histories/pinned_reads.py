@@ -198,7 +198,8 @@ class PinHistory:
         def collect() -> None:
             clocks = ClockReading(self.world.now + skew, read_filer_time(store))
             began = {("i", f"t-0-4-{self.numbers}")}
-            retention.remove_expired(store, self.topic, [], began, clocks, policy)
+            known = retention.read_consistent(store, self.topic)
+            retention.remove_expired(store, self.topic, known, [], began, clocks, policy)
             retention.delete_files(store, self.topic, clocks, CLEANUP, policy)
             before = datetime.fromtimestamp((clocks.filer - CLEANUP.uploads_grace_us) / SECOND, UTC)
             written = {("i", f"t-0-4-{self.numbers}"): uploads.WrittenUploads(0, before)}

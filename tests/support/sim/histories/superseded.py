@@ -37,7 +37,7 @@ from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteSeal, se
 from smq_operator.cleanup import superseded_chunks
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
-from smq_operator.cleanup.retention import age_of_removal, delete_files, remove_expired
+from smq_operator.cleanup.retention import age_of_removal, delete_files, read_consistent, remove_expired
 from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -333,7 +333,8 @@ class SupersededHistory:
                 managed.merge_index(await pool.run(sealed_index.load, NAME, UID))
                 started = {(HOLDER.incarnation, segment_name(self.numbers))}
                 if plan_retention(self.topic.spec, list(managed.sealed.values()), [], now()).removals:
-                    await pool.run(remove_expired, self.topic, [], started, await clock.read(), policy)
+                    clocks, known = await clock.read(), await pool.run(read_consistent, self.topic)
+                    await pool.run(remove_expired, self.topic, known, [], started, clocks, policy)
                 await collector.collect(managed, self.topic, self._hosted)
                 clocks = await clock.read()
                 removed = [it for it in managed.removed_segments.values() if it.files]

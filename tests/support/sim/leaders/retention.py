@@ -119,12 +119,13 @@ class SimulatedRetention:
         leader, topic = self.leader, self.leader.machine.topic
         now = leader.clock()
         if plan_retention(topic.spec, page.entries, [], now).removals:
-            groups = yield from self._groups()
             clocks = yield from self.clocks()
+            known = yield self._do(retain.read_consistent, self._filer, topic)
+            groups = yield from self._groups()
             leader.checker.retained.decided[clocks.leader] = leader.world.now
             begun = {(incarnation, name) for incarnation, names in self.begun.items() for name in names}
             verdict = yield self._do(
-                retain.remove_expired, self._filer, topic, groups, begun, clocks, self._retry_policy
+                retain.remove_expired, self._filer, topic, known, groups, begun, clocks, self._retry_policy
             )
             for removal in verdict.removals:
                 leader.world.note(leader.process.name, removal.segment.name, f"removed: {removal.because}")

@@ -57,7 +57,8 @@ class SealedSegmentRemoval:
         def remove() -> None:
             clocks, policy = ClockReading(world.now, world.now), store.retry_policy(3.0)
             filer: Any = store
-            plan = retention.remove_expired(filer, self._topic, [], begun, clocks, policy, self._is_held)
+            known = retention.read_consistent(filer, self._topic)
+            plan = retention.remove_expired(filer, self._topic, known, [], begun, clocks, policy, self._is_held)
             for removal in plan.removals:
                 world.note(self.process.name, removal.segment.name, f"removed: {removal.because}")
 

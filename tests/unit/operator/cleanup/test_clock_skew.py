@@ -15,7 +15,7 @@ from smq_operator.cleanup import retention
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import MEASURE_INTERVAL_US, ClockReading, FilerClock
-from smq_operator.cleanup.retention import remove_expired
+from smq_operator.cleanup.retention import read_consistent, remove_expired
 from smq_operator.reconcile.topics.adoption import record_deletion
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.status.topic_conditions import Commands, topic_conditions
@@ -58,32 +58,42 @@ def test_retention_removes_nothing_whose_seal_chunk_the_filer_does_not_return(st
     clocks = ClockReading(4 * SECOND + YEAR, filer_now())
     for entry in sealed_index.read(store, "default/t", "uid-1"):
         store.delete(paths.chunk("default/t", "uid-1", entry.name, entry.end))
-    assert remove_expired(store, topic, [], STARTED, clocks, RETRY_POLICY).removals == []
+    assert remove_expired(store, topic, read_consistent(store, topic), [], STARTED, clocks, RETRY_POLICY).removals == []
 
 
 @pytest.mark.parametrize("who", ["the leader's is ahead", "the sealing leader's was behind"])
 def test_retention_removes_nothing_if_only_the_leader_s_clock_says_that_it_is_old(store: Store, who: str):
     topic = make_topic(store, 3, retention_age=DAY)  # sealed at 1, 2, 3 seconds, and written now
     clocks = ClockReading(4 * SECOND + YEAR, filer_now())
-    assert remove_expired(store, topic, [], STARTED, clocks, RETRY_POLICY).removals == []
+    assert remove_expired(store, topic, read_consistent(store, topic), [], STARTED, clocks, RETRY_POLICY).removals == []
     assert removed(store) == []
 
 
 def test_retention_removes_nothing_if_only_the_filer_s_clock_says_that_it_is_old(store: Store):
     topic = make_topic(store, 3, retention_age=DAY)
-    remove_expired(store, topic, [], STARTED, ClockReading(4 * SECOND, FAR), RETRY_POLICY)
+    remove_expired(
+        store, topic, read_consistent(store, topic), [], STARTED, ClockReading(4 * SECOND, FAR), RETRY_POLICY
+    )
     assert removed(store) == []
 
 
 def test_retention_removes_what_both_clocks_call_old(store: Store):
     topic = make_topic(store, 3, retention_age=DAY)
-    remove_expired(store, topic, [], STARTED, ClockReading(DAY + 3 * SECOND, filer_now() + DAY + SECOND), RETRY_POLICY)
+    remove_expired(
+        store,
+        topic,
+        read_consistent(store, topic),
+        [],
+        STARTED,
+        ClockReading(DAY + 3 * SECOND, filer_now() + DAY + SECOND),
+        RETRY_POLICY,
+    )
     assert removed(store) == [segment_name(0), segment_name(1)], "the last one is a day old, not more"
 
 
 def test_retention_by_bytes_does_not_depend_on_clocks(store: Store):
     topic = make_topic(store, 3, retention_age=DAY, retention_bytes=0)
-    remove_expired(store, topic, [], STARTED, ClockReading(-YEAR, -YEAR), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], STARTED, ClockReading(-YEAR, -YEAR), RETRY_POLICY)
     assert len(removed(store)) == 3
 
 
@@ -98,7 +108,7 @@ def test_retention_reads_the_times_of_the_segments_of_one_pass_only(store: Store
 
     monkeypatch.setattr(Store, "head", counted_head)
     for number in range(3):
-        remove_expired(store, topic, [], STARTED, leader_at(YEAR), RETRY_POLICY)
+        remove_expired(store, topic, read_consistent(store, topic), [], STARTED, leader_at(YEAR), RETRY_POLICY)
         assert len(removed(store)) == len(heads) == number + 1
 
 
@@ -110,7 +120,7 @@ def test_a_group_is_abandoned_only_if_both_clocks_say_so(store: Store, filer_agr
     started = {(HOLDER.incarnation, segment_name(1))}
     # The segment is older than a day for both. Whether the group is idle for two days is the question.
     clocks = ClockReading(YEAR, filer_now() + (3 * DAY if filer_agrees else DAY + SECOND))
-    plan = remove_expired(store, topic, [group], started, clocks, RETRY_POLICY)
+    plan = remove_expired(store, topic, read_consistent(store, topic), [group], started, clocks, RETRY_POLICY)
     assert bool(plan.removals) is filer_agrees and bool(plan.retained) is not filer_agrees
 
 

@@ -55,9 +55,9 @@ def removed(store: Store) -> list[str]:
 
 def test_the_predecessor_of_a_segment_that_has_still_to_open_stays(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(store, topic, [], set(), leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], set(), leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == [segment_name(0), segment_name(1)]
-    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == [segment_name(0), segment_name(1), segment_name(2)]
 
 
@@ -70,13 +70,13 @@ def test_a_layout_that_was_read_too_old_removes_nothing(store: Store) -> None:
     old = replace(found[0], segments=(first,), next_number=1)
     layouts.put_layout(store, old, found[1], RETRY_POLICY)
     assert read_consistent(store, topic) is None
-    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
 
 
 def test_files_stay_for_a_while_after_their_segment_was_removed(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert delete_files(store, topic, leader_at(99 * SECOND), NO_GRACE, RETRY_POLICY) == ([], 0)
     assert len(leftover_files(store, topic)) == 3
     assert delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)[1] == 12
@@ -101,7 +101,7 @@ class StoreWithEmptyListings:
 def test_files_missing_from_listings_are_deleted_after_a_crash_too(store: Store, left: int) -> None:
     topic = make_topic(store, 2, retention_age=1)
     begun = {(HOLDER.incarnation, segment_name(2))}
-    remove_expired(store, topic, [], begun, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], begun, leader_at(100 * SECOND), RETRY_POLICY)
     with pytest.raises(ProcessCrashed):
         delete_files(
             cast(Store, CrashingStore(store, left, answer_lost=False)),
@@ -120,6 +120,7 @@ def test_groups_that_lose_something_are_written_down(store: Store) -> None:
     remove_expired(
         store,
         topic,
+        read_consistent(store, topic),
         [GroupProgress("g", {segment_name(1): 7})],
         {(HOLDER.incarnation, segment_name(2))},
         leader_at(9**15),
@@ -134,7 +135,7 @@ def test_groups_that_lose_something_are_written_down(store: Store) -> None:
 def test_a_leader_of_an_earlier_life_of_the_name_removes_nothing(store: Store) -> None:
     old = make_topic(store, 3, retention_age=1)
     make_topic(store, 3, uid="uid-2", retention_age=1)
-    remove_expired(store, old, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, old, read_consistent(store, old), [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
 
 
@@ -143,7 +144,7 @@ def test_an_index_that_is_behind_the_layout_removes_nothing(store: Store) -> Non
     page = paths.index_page(topic.name, topic.uid, 0)
     store.put(page, b'{"entries": []}')
     assert read_consistent(store, topic) is None
-    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
     assert collect_orphaned_files(store, topic, NOW).deleted == {}
     assert segments_with_files(store, topic).keys() == {segment_name(i) for i in range(3)}
@@ -154,7 +155,7 @@ def test_an_index_that_is_behind_the_layout_removes_nothing(store: Store) -> Non
 
 def test_a_file_that_lands_after_its_segment_was_deleted_is_collected_when_it_is_old(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
     write_segment(store, topic, segment_name(1))
     assert collect_orphaned_files(store, topic, LONG_AGO).deleted == {}
@@ -165,9 +166,8 @@ def test_a_file_that_lands_after_its_segment_was_deleted_is_collected_when_it_is
 
 def test_referenced_and_unknown_files_are_not_orphaned(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(
-        store, topic, [GroupProgress("g", {segment_name(1): 2})], BEGUN, leader_at(100 * SECOND), RETRY_POLICY
-    )
+    groups = [GroupProgress("g", {segment_name(1): 2})]
+    remove_expired(store, topic, read_consistent(store, topic), groups, BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     write_segment(store, topic, segment_name(3))  # the open one
     write_segment(store, topic, segment_name(4))  # one that the layout, read after the listing, does not have yet
     store.put(paths.upload(topic.uid, "u"), b"x")

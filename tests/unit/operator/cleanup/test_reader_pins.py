@@ -12,7 +12,7 @@ from smq_core.model.reference import Reference
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import end_expired_pins, has_pins
-from smq_operator.cleanup.retention import delete_files, remove_expired
+from smq_operator.cleanup.retention import delete_files, read_consistent, remove_expired
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import paths, sealed_index
@@ -50,7 +50,7 @@ def created_at(store: Store, pin_id: str = "pin-0") -> int:
 
 
 def remove_all(store: Store, topic: Topic, filer: int, leader: int = YEAR) -> None:
-    remove_expired(store, topic, [], STARTED, ClockReading(leader, filer), RETRY_POLICY)
+    remove_expired(store, topic, read_consistent(store, topic), [], STARTED, ClockReading(leader, filer), RETRY_POLICY)
 
 
 def delete(store: Store, topic: Topic, filer: int, leader: int = 2 * YEAR) -> int:

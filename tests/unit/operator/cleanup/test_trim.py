@@ -8,6 +8,7 @@ import pytest
 
 from smq_core.errors import Unavailable
 from smq_core.reconcile.retention import GroupProgress
+from smq_operator.cleanup.retention import read_consistent
 from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths, sealed_index
@@ -34,7 +35,8 @@ def trim(
     store: Store, topic: Any, request: TrimRequest, groups: tuple[GroupProgress, ...] = (), held: bool = False
 ) -> Trim:
     clocks = leader_at(100 * SECOND)
-    return trim_topic(store, topic, request, groups, STARTED, clocks, RETRY_POLICY, lambda *_: held)
+    known = read_consistent(store, topic)
+    return trim_topic(store, topic, request, known, groups, STARTED, clocks, RETRY_POLICY, lambda *_: held)
 
 
 def names(done: Trim) -> list[str]:
