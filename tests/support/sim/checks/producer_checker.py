@@ -61,14 +61,19 @@ class ProducerChecker:
     def found_removed(self, name: str, removed: str) -> None:
         """The primary of ``name`` cannot read a seal, because retention has removed it.
 
-        That is right only if somebody else had read it: a successor that was opened, and lost all of its log since.
+        That is right only if somebody else had read it: a successor that was opened, and lost all of its log since, or
+        the successors of one that another broker has sealed meanwhile.
         """
         self._found_removed.setdefault(name, set()).add(removed)
-        before = self._checker.predecessors
-        waiting = [it for it in self._delegating(name) if removed in before[it] and it not in self._opened]
-        if waiting:
-            words = f"{removed} was removed before {', '.join(waiting)} had read its seal"
-            self._checker.must([inv.Violation(9, name, words)])
+        if not self._was_inherited(name):
+            self._checker.must([inv.Violation(9, name, f"{removed} was removed before {name} had read its seal")])
+
+    def _was_inherited(self, name: str) -> bool:
+        """Whether what the segment inherits was read, by its primary or by those after it, because it ended empty."""
+        if name in self._opened or not self._is_unknowing(name):
+            return name in self._opened
+        successors = [it for it, before in self._checker.predecessors.items() if name in before]
+        return bool(successors) and all(self._was_inherited(it) for it in successors)
 
     def _delegating(self, name: str) -> list[str]:
         """The segment itself, and those before it that ended empty without knowing what they had inherited."""
