@@ -21,7 +21,7 @@ _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
     "*": operator.mul,
 }
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {">": operator.gt, "==": operator.eq}
-_AGGREGATIONS: Mapping[str, Callable[[Iterable[float]], float]] = {"max": max, "sum": sum}
+_AGGREGATIONS: Mapping[str, Callable[[Iterable[float]], float]] = {"max": max, "min": min, "sum": sum}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""When the alerts of a missing leader and of losses fire, by their expressions over samples."""
+"""When the alerts of a missing leader, a filer without writes, and losses fire, by their expressions over samples."""
 
 from __future__ import annotations
 
@@ -107,3 +107,28 @@ def test_a_loss_of_a_topic_that_was_created_again_is_an_alert() -> None:
 def test_the_same_holds_for_losses_whose_end_nobody_knows() -> None:
     known, unknown = rule("SmqDataLoss")["expr"], rule("SmqPossibleDataLoss")["expr"]
     assert known.replace(LOST, "smq_topic_open_ended_losses") == unknown
+
+
+def available(steps: list[tuple[float, float, float]], pod: str = "a", **more: Any) -> Series:
+    return sampled("smq_leader_filer_available", 15.0, steps, pod, **more)
+
+
+def test_a_filer_that_takes_no_writes_is_an_alert_until_it_takes_them() -> None:
+    full = available([(0, HOUR, 1), (HOUR, 2 * HOUR, 0), (2 * HOUR, 3 * HOUR, 1)])
+    found = fired(rule("SmqFilerUnavailable"), [full], 3 * HOUR)
+    assert found[0] == HOUR + MINUTE and found[-1] == 2 * HOUR - EVALUATION_SECONDS
+
+
+def test_a_leader_whose_filer_takes_no_writes_is_not_hidden_by_the_former_one() -> None:
+    """Nobody has found the former leader's target gone yet, so that its last sample counts."""
+    former, present = available([(0, HOUR, 1)]), available([(HOUR, 2 * HOUR, 0)], "b")
+    assert fired(rule("SmqFilerUnavailable"), [former, present], 2 * HOUR)[0] == HOUR + MINUTE
+
+
+def test_a_write_that_fails_once_is_no_filer_alert() -> None:
+    short = available([(0, HOUR, 1), (HOUR, HOUR + MINUTE / 2, 0), (HOUR + MINUTE / 2, 2 * HOUR, 1)])
+    assert fired(rule("SmqFilerUnavailable"), [short], 2 * HOUR) == []
+
+
+def test_no_leader_is_no_filer_alert() -> None:
+    assert fired(rule("SmqFilerUnavailable"), [available([(0, HOUR, 1)], ended=HOUR)], 2 * HOUR) == []
