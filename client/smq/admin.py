@@ -279,11 +279,11 @@ class Admin:
 
     def export(self, topic: str) -> str:
         """The topic's manifest with every field, as YAML that :meth:`apply` takes. Raises UnknownTopic."""
-        return str(self._leader.call("ExportTopic", pb.LocateRequest(topic=self._topic(topic))).manifest)
+        return str(self._leader.call("ExportTopic", lpb.ExportTopicRequest(topic=self._topic(topic))).manifest)
 
     def settings(self, topic: str) -> list[TopicSetting]:
         """Every field of the topic's spec but its columns, and whether it is the default. Raises UnknownTopic."""
-        reply = self._leader.call("ExportTopic", pb.LocateRequest(topic=self._topic(topic)))
+        reply = self._leader.call("ExportTopic", lpb.ExportTopicRequest(topic=self._topic(topic)))
         return [TopicSetting(it.field, it.value, it.is_default) for it in reply.settings]
 
     def alter_topic(
@@ -344,7 +344,7 @@ class Admin:
 
     def delete(self, topic: str) -> None:
         """Deletes a topic. Its deletionPolicy decides whether its files stay. Raises UnknownTopic."""
-        self._leader.call("DeleteTopic", pb.LocateRequest(topic=self._topic(topic)))
+        self._leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic=self._topic(topic)))
 
     def pause_scaling(self, topic: str) -> None:
         """Pauses autoscaling of the topic. Failovers, drains, rolls and manual commands still work."""
@@ -356,11 +356,11 @@ class Admin:
 
     def topics(self) -> list[TopicInfo]:
         """All topics with their living segments."""
-        return [_topic_info(t) for t in self._leader.call("ListTopics", lpb.Empty()).topics]
+        return [_topic_info(t) for t in self._leader.call("ListTopics", lpb.ListTopicsRequest()).topics]
 
     def problems(self) -> list[ProblemInfo]:
         """What is wrong beside the topics' own conditions: invalid manifests, unreadable documents, failing tasks."""
-        listed = self._leader.call("ListTopics", lpb.Empty())
+        listed = self._leader.call("ListTopics", lpb.ListTopicsRequest())
         return [ProblemInfo(problem.where, problem.message) for problem in listed.problems]
 
     def topic(self, topic: str) -> TopicInfo:
@@ -385,11 +385,11 @@ class Admin:
 
     def brokers(self) -> list[BrokerInfo]:
         """The brokers that the leader knows, with the load that they reported last."""
-        return [_broker_info(b) for b in self._leader.call("ListBrokers", lpb.Empty()).brokers]
+        return [_broker_info(b) for b in self._leader.call("ListBrokers", lpb.ListBrokersRequest()).brokers]
 
     def groups(self, topic: str) -> list[GroupInfo]:
         """The consumer groups of a topic, with their lag, whether they have members or not."""
-        reply = self._leader.call("ListGroups", pb.LocateRequest(topic=self._topic(topic)))
+        reply = self._leader.call("ListGroups", lpb.ListGroupsRequest(topic=self._topic(topic)))
         return [group_info(g) for g in reply.groups]
 
     def group(self, topic: str, group: str) -> GroupInfo:
@@ -442,16 +442,16 @@ class Admin:
 
     def delete_group(self, topic: str, group: str) -> None:
         """Deletes a group and its positions. Raises InvalidRequest if it has members, or does not exist."""
-        self._leader.call("DeleteGroup", lpb.PositionsRequest(topic=self._topic(topic), group=group))
+        self._leader.call("DeleteGroup", lpb.DeleteGroupRequest(topic=self._topic(topic), group=group))
 
     def pins(self, topic: str) -> list[PinInfo]:
         """The pins of readers of a topic, the oldest first."""
-        reply = self._leader.call("ListPins", pb.LocateRequest(topic=self._topic(topic)))
+        reply = self._leader.call("ListPins", lpb.ListPinsRequest(topic=self._topic(topic)))
         return [PinInfo(p.id, p.owner, p.age, p.expires_in, p.problem) for p in reply.pins]
 
     def decisions(self) -> list[DecisionInfo]:
         """The leader's last decisions, oldest first."""
-        reply = self._leader.call("ListDecisions", lpb.Empty())
+        reply = self._leader.call("ListDecisions", lpb.ListDecisionsRequest())
         return [DecisionInfo(d.at, d.topic, d.action, tuple(d.segments), d.reason) for d in reply.decisions]
 
     def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
@@ -484,7 +484,7 @@ class Admin:
 
         Raises InvalidRequest if the broker does not drain, and on Kubernetes, where deleting its Pod does the same.
         """
-        self._leader.call("UndrainBroker", lpb.DrainBrokerRequest(broker=broker))
+        self._leader.call("UndrainBroker", lpb.UndrainBrokerRequest(broker=broker))
 
     def trim_topic(
         self, topic: str, before: datetime, *, skip_unread: bool = False, preview: bool = False
@@ -526,7 +526,7 @@ class Admin:
     def accept_loss(self, topic: str, segment: str) -> None:
         """Lets a blocked seal finish without the replicas that do not answer. Messages that only they hold are lost."""
         name = self._topic(topic)
-        request = lpb.SegmentRequest(topic=name, segment=self._segment(name, segment))
+        request = lpb.AcceptLossRequest(topic=name, segment=self._segment(name, segment))
         self._leader.call("AcceptLoss", request)
 
     def _plan(self, topic: str, action: str, segments: Sequence[str], boundaries: Iterable[int] = ()) -> None:

@@ -521,7 +521,7 @@ class Consumer:
 
     def _group_start(self, start: datetime | Mapping[str, int]) -> str | Mapping[str, int]:
         """Where a new group begins. The search is left out for one that has positions already."""
-        request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")
+        request = lpb.GetPositionsRequest(topic=self._view.name, group=self._group or "")
         reply: lpb.GroupPositions = self._leader.call("GetPositions", request)
         if reply.positions:
             return "earliest"
@@ -627,7 +627,7 @@ class Consumer:
         self._group_end.search(own)
 
     def _load_group_losses(self) -> None:
-        request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")
+        request = lpb.GetPositionsRequest(topic=self._view.name, group=self._group or "")
         reply: lpb.GroupPositions = self._leader.call("GetPositions", request)
         with self._changed:
             self._losses.record_of_group(reply, self._reads.position)

@@ -102,7 +102,8 @@ def list_brokers_by_address(leader: str) -> dict[str, set[str]]:
     """The incarnations of all brokers that the leader lists, by address; none if it does not answer."""
     try:
         with grpc.insecure_channel(leader, [NO_PROXY]) as channel:
-            brokers = LeaderStub(channel).ListBrokers(leader_pb.Empty(), timeout=REFRESH_TIMEOUT_SECONDS).brokers
+            request = leader_pb.ListBrokersRequest()
+            brokers = LeaderStub(channel).ListBrokers(request, timeout=REFRESH_TIMEOUT_SECONDS).brokers
     except grpc.RpcError:
         return {}
     found: dict[str, set[str]] = {}

@@ -15,6 +15,7 @@ from smq.transport.dialer import DIRECT, Dialer
 from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, Unreachable
 from smq_proto.connection_failures import cause_of
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1 import leader_pb2_grpc
 
 ERROR_TRAILER = "smq-error-bin"
@@ -113,7 +114,7 @@ class LeaderClient:
                 tried.clear()
                 time.sleep(min(RETRY_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
 
-    def watch(self, request: pb.LocateRequest) -> LayoutWatch:
+    def watch(self, request: lpb.WatchRequest) -> LayoutWatch:
         """Opens the stream of a topic's layouts at the address that led last. Iterating it raises the errors."""
         address = self._current_address()
         return LayoutWatch(self, address, self._stub(address).Watch(request))

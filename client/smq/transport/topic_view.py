@@ -158,9 +158,8 @@ class TopicView:
         if not self._leader.is_configured:
             return
         try:
-            self._leader.call(
-                "ReportUnreachable", lpb.UnreachableBroker(incarnation=incarnation, error=what[:200]), timeout=0.3
-            )
+            request = lpb.ReportUnreachableRequest(incarnation=incarnation, error=what[:200])
+            self._leader.call("ReportUnreachable", request, timeout=0.3)
         except SmqError:
             return
 
@@ -269,7 +268,7 @@ class TopicView:
     def _watch(self) -> None:
         if not self._leader.is_configured:
             raise Unavailable("no leader is configured")
-        watch_stream = self._leader.watch(pb.LocateRequest(topic=self.name))
+        watch_stream = self._leader.watch(lpb.WatchRequest(topic=self.name))
         with self._changed:
             self._watch_stream = watch_stream
         if self._stop.is_set():

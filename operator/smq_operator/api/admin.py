@@ -122,7 +122,7 @@ class AdminService:
         )
 
     @unary_handler
-    async def ExportTopic(self, request: pb.LocateRequest) -> lpb.ExportTopicReply:
+    async def ExportTopic(self, request: lpb.ExportTopicRequest) -> lpb.ExportTopicReply:
         manifest = manifest_of(self.topics.topic(request.topic).desired)
         return lpb.ExportTopicReply(
             manifest=to_manifest(manifest),
@@ -133,7 +133,7 @@ class AdminService:
         )
 
     @unary_handler
-    async def DeleteTopic(self, request: pb.LocateRequest) -> lpb.Empty:
+    async def DeleteTopic(self, request: lpb.DeleteTopicRequest) -> lpb.Empty:
         """Returns when every segment is sealed. From then on no broker acks a message of this topic."""
         topic_deletions = self.topic_deletions
         pending_uid = topic_deletions.uid_of(full_name(request.topic))
@@ -200,7 +200,7 @@ class AdminService:
         return lpb.Empty()
 
     @unary_handler
-    async def ListTopics(self, request: lpb.Empty) -> lpb.TopicList:
+    async def ListTopics(self, request: lpb.ListTopicsRequest) -> lpb.TopicList:
         return lpb.TopicList(
             topics=[_topic_message(managed, self.health.issues(name)) for name, managed in sorted(self.topics.items())],
             problems=[
@@ -210,7 +210,7 @@ class AdminService:
         )
 
     @unary_handler
-    async def ListBrokers(self, request: lpb.Empty) -> lpb.BrokerList:
+    async def ListBrokers(self, request: lpb.ListBrokersRequest) -> lpb.BrokerList:
         now = self.clock()
         entries = []
         for broker in self.registry.all():
@@ -230,7 +230,7 @@ class AdminService:
         return lpb.BrokerList(brokers=entries)
 
     @unary_handler
-    async def ListPins(self, request: pb.LocateRequest) -> lpb.PinList:
+    async def ListPins(self, request: lpb.ListPinsRequest) -> lpb.PinList:
         """The pins as the filer has them now. Those that have expired are listed until retention ends them."""
         managed = self.topics.topic(request.topic)
         if managed.topic is None:
@@ -252,7 +252,7 @@ class AdminService:
         )
 
     @unary_handler
-    async def ListDecisions(self, request: lpb.Empty) -> lpb.DecisionList:
+    async def ListDecisions(self, request: lpb.ListDecisionsRequest) -> lpb.DecisionList:
         return lpb.DecisionList(
             decisions=[
                 lpb.DecisionList.Decision(at=d.at, topic=d.topic, action=d.action, segments=d.segments, reason=d.reason)
@@ -284,7 +284,7 @@ class AdminService:
         return lpb.Empty()
 
     @unary_handler
-    async def UndrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
+    async def UndrainBroker(self, request: lpb.UndrainBrokerRequest) -> lpb.Empty:
         """A process that has begun to drain never takes segments again, so it is replaced by a new one."""
         if not any(broker.draining for broker in self._living(request.broker)):
             raise InvalidRequest(f"broker {request.broker} does not drain: `smq broker list` shows the state of each")
@@ -301,7 +301,7 @@ class AdminService:
         return living
 
     @unary_handler
-    async def AcceptLoss(self, request: lpb.SegmentRequest) -> lpb.Empty:
+    async def AcceptLoss(self, request: lpb.AcceptLossRequest) -> lpb.Empty:
         segment = self.requests.accept_loss(request.topic, request.segment)
         managed = self.topics.topic(request.topic)
         try:

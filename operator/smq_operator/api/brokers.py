@@ -144,7 +144,7 @@ class BrokerService:
         return self._located(managed)
 
     @stream_handler
-    async def Watch(self, request: pb.LocateRequest) -> AsyncIterator[pb.LocateReply]:
+    async def Watch(self, request: lpb.WatchRequest) -> AsyncIterator[pb.LocateReply]:
         managed = self.topics.topic(request.topic)
         sent_version: object = None
         while True:
@@ -194,7 +194,7 @@ class BrokerService:
         )
 
     @unary_handler
-    async def ReportUnreachable(self, hint: lpb.UnreachableBroker) -> lpb.Empty:
+    async def ReportUnreachable(self, hint: lpb.ReportUnreachableRequest) -> lpb.Empty:
         self.liveness_probes.report_unresponsive(hint.incarnation, by="a client")
         return lpb.Empty()
 

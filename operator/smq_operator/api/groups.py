@@ -13,7 +13,6 @@ from smq_operator.api.group_coordinator import GroupCoordinator
 from smq_operator.api.group_lags import GroupLags, LagReport
 from smq_operator.api.group_losses import GroupLosses
 from smq_operator.runtime.readiness import Readiness
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
 HEARTBEAT_MS = 1000
@@ -73,7 +72,7 @@ class GroupService:
         return lpb.Empty()
 
     @unary_handler
-    async def GetPositions(self, request: lpb.PositionsRequest) -> lpb.GroupPositions:
+    async def GetPositions(self, request: lpb.GetPositionsRequest) -> lpb.GroupPositions:
         _require_group_name(request.group)
         lost = await self.losses.by_retention(request.topic, request.group)
         return lpb.GroupPositions(
@@ -98,13 +97,13 @@ class GroupService:
         return lpb.SetPositionsReply(before=done.before, positions=done.after, generation=done.generation)
 
     @unary_handler
-    async def DeleteGroup(self, request: lpb.PositionsRequest) -> lpb.Empty:
+    async def DeleteGroup(self, request: lpb.DeleteGroupRequest) -> lpb.Empty:
         _require_group_name(request.group)
         await self.changes.delete(request.topic, request.group)
         return lpb.Empty()
 
     @unary_handler
-    async def ListGroups(self, request: pb.LocateRequest) -> lpb.GroupList:
+    async def ListGroups(self, request: lpb.ListGroupsRequest) -> lpb.GroupList:
         """The groups as the filer has them now. One whose file cannot be read does not hide the others."""
         managed, groups = await self.groups.read_snapshots(request.topic)
         return lpb.GroupList(groups=[_group_message(self.lags.report(managed, group)) for group in groups.values()])

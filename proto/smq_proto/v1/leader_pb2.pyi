@@ -47,6 +47,12 @@ class BrokerReportReply(_message.Message):
     others_drain: bool
     def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., drain: _Optional[bool] = ..., others_drain: _Optional[bool] = ...) -> None: ...
 
+class WatchRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
 class HistoryRequest(_message.Message):
     __slots__ = ("topic",)
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -75,7 +81,7 @@ class HistoryReply(_message.Message):
     removed: HistoryReply.Removed
     def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ..., removed: _Optional[_Union[HistoryReply.Removed, _Mapping]] = ...) -> None: ...
 
-class UnreachableBroker(_message.Message):
+class ReportUnreachableRequest(_message.Message):
     __slots__ = ("incarnation", "error")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -223,7 +229,7 @@ class CommitPositionsRequest(_message.Message):
     epoch: str
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., known_losses: _Optional[_Mapping[str, int]] = ..., epoch: _Optional[str] = ...) -> None: ...
 
-class PositionsRequest(_message.Message):
+class GetPositionsRequest(_message.Message):
     __slots__ = ("topic", "group")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +312,14 @@ class SetPositionsReply(_message.Message):
     generation: int
     def __init__(self, before: _Optional[_Mapping[str, int]] = ..., positions: _Optional[_Mapping[str, int]] = ..., generation: _Optional[int] = ...) -> None: ...
 
+class DeleteGroupRequest(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
 class ClaimAppRequest(_message.Message):
     __slots__ = ("topic", "app", "owner", "one_off")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -363,6 +377,12 @@ class AppReply(_message.Message):
     already_published: bool
     def __init__(self, version: _Optional[int] = ..., complete: _Optional[bool] = ..., problem: _Optional[str] = ..., already_published: _Optional[bool] = ...) -> None: ...
 
+class ListGroupsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
 class GroupList(_message.Message):
     __slots__ = ("groups",)
     class Group(_message.Message):
@@ -411,6 +431,12 @@ class GroupList(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
     def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ...) -> None: ...
+
+class ListPinsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class PinList(_message.Message):
     __slots__ = ("pins",)
@@ -482,6 +508,12 @@ class AlterTopicReply(_message.Message):
     schema: _data_pb2.TopicSchema
     changes: _containers.RepeatedCompositeFieldContainer[TopicChange]
     def __init__(self, schema: _Optional[_Union[_data_pb2.TopicSchema, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ...) -> None: ...
+
+class ExportTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class ExportTopicReply(_message.Message):
     __slots__ = ("manifest", "settings")
@@ -567,6 +599,12 @@ class RecoverTopicReply(_message.Message):
     unknown: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, found: _Optional[_Iterable[str]] = ..., writes: _Optional[_Iterable[str]] = ..., unknown: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
 class PauseScalingRequest(_message.Message):
     __slots__ = ("topic", "paused")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -574,6 +612,10 @@ class PauseScalingRequest(_message.Message):
     topic: str
     paused: bool
     def __init__(self, topic: _Optional[str] = ..., paused: _Optional[bool] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class TopicList(_message.Message):
     __slots__ = ("topics", "problems")
@@ -630,6 +672,10 @@ class Condition(_message.Message):
     message: str
     def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
+class ListBrokersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class BrokerList(_message.Message):
     __slots__ = ("brokers",)
     class Broker(_message.Message):
@@ -652,6 +698,10 @@ class BrokerList(_message.Message):
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerList.Broker]
     def __init__(self, brokers: _Optional[_Iterable[_Union[BrokerList.Broker, _Mapping]]] = ...) -> None: ...
+
+class ListDecisionsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class DecisionList(_message.Message):
     __slots__ = ("decisions",)
@@ -690,7 +740,13 @@ class DrainBrokerRequest(_message.Message):
     broker: str
     def __init__(self, broker: _Optional[str] = ...) -> None: ...
 
-class SegmentRequest(_message.Message):
+class UndrainBrokerRequest(_message.Message):
+    __slots__ = ("broker",)
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    def __init__(self, broker: _Optional[str] = ...) -> None: ...
+
+class AcceptLossRequest(_message.Message):
     __slots__ = ("topic", "segment")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]

@@ -47,7 +47,7 @@ class LeaderStub:
                 _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/smq.v1.Leader/Watch',
-                request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.WatchRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_data__pb2.LocateReply.FromString,
                 _registered_method=True)
         self.History = channel.unary_unary(
@@ -57,7 +57,7 @@ class LeaderStub:
                 _registered_method=True)
         self.ReportUnreachable = channel.unary_unary(
                 '/smq.v1.Leader/ReportUnreachable',
-                request_serializer=smq_dot_v1_dot_leader__pb2.UnreachableBroker.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.ReportUnreachableRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
         self.SignUploads = channel.unary_unary(
@@ -82,7 +82,7 @@ class LeaderStub:
                 _registered_method=True)
         self.GetPositions = channel.unary_unary(
                 '/smq.v1.Leader/GetPositions',
-                request_serializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.GetPositionsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
                 _registered_method=True)
         self.SetPositions = channel.unary_unary(
@@ -92,7 +92,7 @@ class LeaderStub:
                 _registered_method=True)
         self.DeleteGroup = channel.unary_unary(
                 '/smq.v1.Leader/DeleteGroup',
-                request_serializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
         self.ClaimApp = channel.unary_unary(
@@ -117,12 +117,12 @@ class LeaderStub:
                 _registered_method=True)
         self.ExportTopic = channel.unary_unary(
                 '/smq.v1.Leader/ExportTopic',
-                request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.ExportTopicRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.ExportTopicReply.FromString,
                 _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/smq.v1.Leader/DeleteTopic',
-                request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
         self.PauseScaling = channel.unary_unary(
@@ -132,27 +132,27 @@ class LeaderStub:
                 _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/smq.v1.Leader/ListTopics',
-                request_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.ListTopicsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.TopicList.FromString,
                 _registered_method=True)
         self.ListBrokers = channel.unary_unary(
                 '/smq.v1.Leader/ListBrokers',
-                request_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.ListBrokersRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.BrokerList.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/smq.v1.Leader/ListGroups',
-                request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupList.FromString,
                 _registered_method=True)
         self.ListPins = channel.unary_unary(
                 '/smq.v1.Leader/ListPins',
-                request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.ListPinsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.PinList.FromString,
                 _registered_method=True)
         self.ListDecisions = channel.unary_unary(
                 '/smq.v1.Leader/ListDecisions',
-                request_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.ListDecisionsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.DecisionList.FromString,
                 _registered_method=True)
         self.ChangeSegments = channel.unary_unary(
@@ -167,12 +167,12 @@ class LeaderStub:
                 _registered_method=True)
         self.UndrainBroker = channel.unary_unary(
                 '/smq.v1.Leader/UndrainBroker',
-                request_serializer=smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.UndrainBrokerRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
         self.AcceptLoss = channel.unary_unary(
                 '/smq.v1.Leader/AcceptLoss',
-                request_serializer=smq_dot_v1_dot_leader__pb2.SegmentRequest.SerializeToString,
+                request_serializer=smq_dot_v1_dot_leader__pb2.AcceptLossRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
         self.TrimTopic = channel.unary_unary(
@@ -407,7 +407,7 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
-                    request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.WatchRequest.FromString,
                     response_serializer=smq_dot_v1_dot_data__pb2.LocateReply.SerializeToString,
             ),
             'History': grpc.unary_unary_rpc_method_handler(
@@ -417,7 +417,7 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'ReportUnreachable': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportUnreachable,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.UnreachableBroker.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ReportUnreachableRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'SignUploads': grpc.unary_unary_rpc_method_handler(
@@ -442,7 +442,7 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'GetPositions': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPositions,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.GetPositionsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupPositions.SerializeToString,
             ),
             'SetPositions': grpc.unary_unary_rpc_method_handler(
@@ -452,7 +452,7 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'DeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroup,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.DeleteGroupRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'ClaimApp': grpc.unary_unary_rpc_method_handler(
@@ -477,12 +477,12 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'ExportTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.ExportTopic,
-                    request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ExportTopicRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.ExportTopicReply.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
-                    request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.DeleteTopicRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'PauseScaling': grpc.unary_unary_rpc_method_handler(
@@ -492,27 +492,27 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ListTopicsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.TopicList.SerializeToString,
             ),
             'ListBrokers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBrokers,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ListBrokersRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.BrokerList.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
-                    request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ListGroupsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupList.SerializeToString,
             ),
             'ListPins': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPins,
-                    request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ListPinsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.PinList.SerializeToString,
             ),
             'ListDecisions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDecisions,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ListDecisionsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.DecisionList.SerializeToString,
             ),
             'ChangeSegments': grpc.unary_unary_rpc_method_handler(
@@ -527,12 +527,12 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'UndrainBroker': grpc.unary_unary_rpc_method_handler(
                     servicer.UndrainBroker,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.UndrainBrokerRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'AcceptLoss': grpc.unary_unary_rpc_method_handler(
                     servicer.AcceptLoss,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.SegmentRequest.FromString,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.AcceptLossRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'TrimTopic': grpc.unary_unary_rpc_method_handler(
@@ -625,7 +625,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/Watch',
-            smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.WatchRequest.SerializeToString,
             smq_dot_v1_dot_data__pb2.LocateReply.FromString,
             options,
             channel_credentials,
@@ -679,7 +679,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/ReportUnreachable',
-            smq_dot_v1_dot_leader__pb2.UnreachableBroker.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ReportUnreachableRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -814,7 +814,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/GetPositions',
-            smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.GetPositionsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
             options,
             channel_credentials,
@@ -868,7 +868,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/DeleteGroup',
-            smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.DeleteGroupRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -1003,7 +1003,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/ExportTopic',
-            smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ExportTopicRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.ExportTopicReply.FromString,
             options,
             channel_credentials,
@@ -1030,7 +1030,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/DeleteTopic',
-            smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.DeleteTopicRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -1084,7 +1084,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/ListTopics',
-            smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ListTopicsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.TopicList.FromString,
             options,
             channel_credentials,
@@ -1111,7 +1111,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/ListBrokers',
-            smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ListBrokersRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.BrokerList.FromString,
             options,
             channel_credentials,
@@ -1138,7 +1138,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/ListGroups',
-            smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ListGroupsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.GroupList.FromString,
             options,
             channel_credentials,
@@ -1165,7 +1165,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/ListPins',
-            smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ListPinsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.PinList.FromString,
             options,
             channel_credentials,
@@ -1192,7 +1192,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/ListDecisions',
-            smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ListDecisionsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.DecisionList.FromString,
             options,
             channel_credentials,
@@ -1273,7 +1273,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/UndrainBroker',
-            smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.UndrainBrokerRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -1300,7 +1300,7 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/AcceptLoss',
-            smq_dot_v1_dot_leader__pb2.SegmentRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.AcceptLossRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,

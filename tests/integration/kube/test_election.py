@@ -31,7 +31,7 @@ def lease(kube: KubeClient, namespace: str) -> dict[str, Any]:
 
 def rejection(operator: OperatorProcess) -> NotLeader:
     with grpc.insecure_channel(operator.listen) as channel, pytest.raises(grpc.RpcError) as caught:
-        LeaderStub(channel).ListTopics(lpb.Empty(), timeout=HANG_GUARD)
+        LeaderStub(channel).ListTopics(lpb.ListTopicsRequest(), timeout=HANG_GUARD)
     error = error_of(caught.value)
     assert isinstance(error, NotLeader)
     return error

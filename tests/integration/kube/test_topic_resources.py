@@ -26,7 +26,7 @@ def located(operator: OperatorProcess, name: str) -> pb.LocateReply:
 
 
 def topics(operator: OperatorProcess) -> dict[str, lpb.TopicList.Topic]:
-    reply = operator.call("ListTopics", lpb.Empty())
+    reply = operator.call("ListTopics", lpb.ListTopicsRequest())
     assert isinstance(reply, lpb.TopicList)
     return {t.info.name.rpartition("/")[2]: t for t in reply.topics}
 
@@ -70,13 +70,13 @@ def test_topics_are_created_paused_and_deleted_by_the_control_api(
     eventually(lambda: topics(operator)["t"].paused)
     operator.call("PauseScaling", lpb.PauseScalingRequest(topic=full, paused=False))
     eventually(lambda: not topics(operator)["t"].paused)
-    operator.call("DeleteTopic", pb.LocateRequest(topic=full))
+    operator.call("DeleteTopic", lpb.DeleteTopicRequest(topic=full))
     assert kube.find(topic(namespace)) is None
 
     def is_unknown() -> bool:
         """The operator learns of the deletion by its watch."""
         try:
-            operator.call("DeleteTopic", pb.LocateRequest(topic=full))
+            operator.call("DeleteTopic", lpb.DeleteTopicRequest(topic=full))
         except UnknownTopic:
             return True
         return False

@@ -47,7 +47,7 @@ def test_nobody_else_may_read_the_files_of_leader_and_brokers(shared: LeaderProc
 REFUSED = [
     ("Locate", pb.LocateRequest(topic="nope"), errors.UnknownTopic, "there is no topic default/nope"),
     ("History", lpb.HistoryRequest(topic="a/b"), errors.UnknownTopic, "there is no topic a/b"),
-    ("DeleteTopic", pb.LocateRequest(topic="nope"), errors.UnknownTopic, "default/t"),
+    ("DeleteTopic", lpb.DeleteTopicRequest(topic="nope"), errors.UnknownTopic, "default/t"),
     ("ApplyTopic", lpb.ApplyTopicRequest(manifest="{"), errors.SpecRejected, "not YAML"),
     ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(partitions=8)), errors.SpecRejected, "spec.partitions"),
     ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(key="id")), errors.SpecRejected, "spec.key"),
@@ -75,7 +75,7 @@ REFUSED = [
         errors.InvalidRequest,
         "boundary",
     ),
-    ("AcceptLoss", lpb.SegmentRequest(topic="t", segment="x"), errors.UnknownSegment, "no segment 'x'"),
+    ("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment="x"), errors.UnknownSegment, "no segment 'x'"),
     ("JoinGroup", lpb.JoinGroupRequest(topic="t", group="", start="earliest"), errors.InvalidRequest, "needs a name"),
     (
         "JoinGroup",
@@ -110,7 +110,7 @@ def test_every_rejection_carries_its_error(shared: LeaderProcess, method, reques
 
 def test_a_watch_of_no_topic_is_refused_too(shared: LeaderProcess):
     with pytest.raises(grpc.RpcError) as rejection:
-        next(shared.stub.Watch(pb.LocateRequest(topic="nope")))
+        next(shared.stub.Watch(lpb.WatchRequest(topic="nope")))
     assert rejection.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
     assert isinstance(error_of(rejection.value), errors.UnknownTopic)
 
@@ -143,7 +143,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(leader: LeaderPr
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()
     first = leader.locate().topic.uid
-    leader.call("DeleteTopic", pb.LocateRequest(topic="t"))
+    leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
     with pytest.raises(errors.UnknownTopic):
         leader.locate()
     assert read_topic(store, "default/t", first) is not None, "deletionPolicy Retain keeps the files"
@@ -178,7 +178,7 @@ def test_a_damaged_manifest_does_not_harm_the_others(leader: LeaderProcess):
     folder.joinpath("bad.yaml").write_text("kind: [")
     folder.joinpath("other.yaml").write_text(manifest("other"))
     eventually(lambda: leader.wait_until_open("other"))
-    reply = leader.call("ListTopics", lpb.Empty())
+    reply = leader.call("ListTopics", lpb.ListTopicsRequest())
     assert isinstance(reply, lpb.TopicList)
     assert [p.where for p in reply.problems] == ["bad.yaml"]
     folder.joinpath("other.yaml").write_text("{")

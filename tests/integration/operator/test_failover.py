@@ -142,12 +142,12 @@ def test_a_loss_can_be_accepted_manually(leader):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
-    wrong = lpb.SegmentRequest(topic="t", segment=segment.name)
+    wrong = lpb.AcceptLossRequest(topic="t", segment=segment.name)
     with pytest.raises(InvalidRequest, match="not being sealed"):
         leader.call("AcceptLoss", wrong)
     with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
         eventually(lambda: leader.condition("t", "SealBlocked").status == "True")
-        leader.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=segment.name))
+        leader.call("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment=segment.name))
         entry = sealed_segments(leader, segment.name)
     assert entry.end == 0
 
@@ -216,7 +216,7 @@ def test_manual_requests_are_carried_out(shared, topic, action, boundaries, rang
     assert sorted((s.start, s.stop) for s in after) == ranges
     if action == "move":
         assert after[0].replicas[0].broker != segment.replicas[0].broker
-    decisions = shared.call("ListDecisions", lpb.Empty())
+    decisions = shared.call("ListDecisions", lpb.ListDecisionsRequest())
     assert isinstance(decisions, lpb.DecisionList)
     assert [d.reason for d in decisions.decisions if d.topic == f"default/{topic}"][-1] == f"manual {action}"
 

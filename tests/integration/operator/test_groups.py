@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from smq_core.errors import InvalidRequest, StaleGeneration
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog.group_positions import read_positions
 from support.data.segment_writer import write
@@ -74,7 +73,7 @@ class RpcMember:
 
 
 def committed(leader: LeaderProcess, topic: str) -> dict[str, int]:
-    reply = leader.call("GetPositions", lpb.PositionsRequest(topic=topic, group="g"))
+    reply = leader.call("GetPositions", lpb.GetPositionsRequest(topic=topic, group="g"))
     assert isinstance(reply, lpb.GroupPositions)
     return dict(reply.positions)
 
@@ -184,7 +183,7 @@ def test_groups_are_listed(two_segments: LeaderProcess, topic: str):
     a = RpcMember(two_segments, topic, "a")
     (one, _) = sorted(a.join())
     a.commit(**{one: 3})
-    reply = two_segments.call("ListGroups", pb.LocateRequest(topic=topic))
+    reply = two_segments.call("ListGroups", lpb.ListGroupsRequest(topic=topic))
     assert isinstance(reply, lpb.GroupList)
     (group,) = reply.groups
     assert (group.name, list(group.members), dict(group.positions)) == ("g", ["a"], {one: 3})

@@ -194,7 +194,7 @@ class LeaderProcess:
         return reply
 
     def topic(self, name: str) -> lpb.TopicList.Topic:
-        reply = self.call("ListTopics", lpb.Empty())
+        reply = self.call("ListTopics", lpb.ListTopicsRequest())
         assert isinstance(reply, lpb.TopicList)
         return next(t for t in reply.topics if t.info.name == f"default/{name}")
 
@@ -207,7 +207,7 @@ class LeaderProcess:
         return list(reply.segments)
 
     def brokers(self) -> list[lpb.BrokerList.Broker]:
-        reply = self.call("ListBrokers", lpb.Empty())
+        reply = self.call("ListBrokers", lpb.ListBrokersRequest())
         assert isinstance(reply, lpb.BrokerList)
         return list(reply.brokers)
 
@@ -237,7 +237,7 @@ class LeaderProcess:
 def watching(leader: LeaderProcess, topic: str = "t") -> Iterator[Callable[[], list[pb.LocateReply]]]:
     """Watches a topic. Returns a function that returns the replies so far."""
     received: list[pb.LocateReply] = []
-    call = leader.stub.Watch(pb.LocateRequest(topic=topic))
+    call = leader.stub.Watch(lpb.WatchRequest(topic=topic))
 
     def follow() -> None:
         with contextlib.suppress(grpc.RpcError):

@@ -40,7 +40,7 @@ class RecordingLeader(LeaderServicer):
             may_leave=self.may_leave, assigned=self.assigned, others_drain=self.others_drain, drain=self.drain
         )
 
-    def ListBrokers(self, request: leader_pb.Empty, context: grpc.ServicerContext) -> leader_pb.BrokerList:
+    def ListBrokers(self, request: leader_pb.ListBrokersRequest, context: grpc.ServicerContext) -> leader_pb.BrokerList:
         return leader_pb.BrokerList(brokers=self.brokers)
 
     @property

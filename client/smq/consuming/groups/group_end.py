@@ -70,7 +70,7 @@ class GroupEnd:
         with StateLoader(location, self._view.store()) as loader:
             state = loader.load()
         reply: lpb.GroupPositions = self._leader.call(
-            "GetPositions", lpb.PositionsRequest(topic=self._view.name, group=self._group)
+            "GetPositions", lpb.GetPositionsRequest(topic=self._view.name, group=self._group)
         )
         self.searched(own, has_read_all(state, dict(reply.positions), own))
 

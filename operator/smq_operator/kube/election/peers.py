@@ -47,7 +47,7 @@ def _ports(pod: Resource) -> Iterator[int]:
 async def _leads(address: str) -> bool:
     async with grpc.aio.insecure_channel(address, [NO_PROXY]) as channel:
         try:
-            await LeaderStub(channel).ListBrokers(lpb.Empty(), timeout=ANSWER_TIMEOUT_SECONDS)
+            await LeaderStub(channel).ListBrokers(lpb.ListBrokersRequest(), timeout=ANSWER_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError:
             return False
         return True

@@ -20,7 +20,6 @@ from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import PROTOCOL
 from smq_storage.object_store.store import StoreSettings
@@ -165,7 +164,7 @@ class ProcessLeader:
 
     async def _delete(self) -> None:
         try:
-            await self._call(self.service.DeleteTopic(pb.LocateRequest(topic="t"), _SimulatedServicerContext()))
+            await self._call(self.service.DeleteTopic(lpb.DeleteTopicRequest(topic="t"), _SimulatedServicerContext()))
         except Unavailable as error:
             if "there is no topic" in error.message:
                 raise UnknownTopic(error.message) from None

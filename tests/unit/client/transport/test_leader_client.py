@@ -67,7 +67,7 @@ def serving(service: FakeLeaderService) -> Iterator[str]:
 
 
 def called(link: LeaderClient, timeout: float = HANG_GUARD) -> str:
-    return str(link.call("ListTopics", lpb.Empty(), timeout).topics[0].info.name)
+    return str(link.call("ListTopics", lpb.ListTopicsRequest(), timeout).topics[0].info.name)
 
 
 class OtherService(grpc.GenericRpcHandler):
@@ -101,7 +101,7 @@ def test_a_server_of_something_else_is_not_taken_for_an_old_leader() -> None:
 
 def test_a_leader_that_lacks_a_call_is_of_an_earlier_version() -> None:
     with other_server("ListTopics") as address, pytest.raises(SmqError, match=r"is of an earlier version.* upgrade it"):
-        LeaderClient([address]).call("ListPins", pb.LocateRequest(), HANG_GUARD)
+        LeaderClient([address]).call("ListPins", lpb.ListPinsRequest(), HANG_GUARD)
 
 
 def test_a_server_of_http_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_brokers_address_is_recognised(watch: bool) -> None:
         link = LeaderClient([f"127.0.0.1:{server.port}"])
         with pytest.raises(InvalidRequest, match="the address of a broker, not of the leader"):
             if watch:
-                next(iter(link.watch(pb.LocateRequest())))
+                next(iter(link.watch(lpb.WatchRequest())))
             called(link)
 
 
@@ -248,13 +248,13 @@ def test_a_watch_that_a_follower_refuses_goes_to_the_leader_next_time() -> None:
         one.rejection = NotLeader("ask the other", leader=second)
         link = LeaderClient([first])
         with pytest.raises(NotLeader):
-            next(iter(link.watch(pb.LocateRequest())))
-        assert next(iter(link.watch(pb.LocateRequest()))).topic.name == "two"
+            next(iter(link.watch(lpb.WatchRequest())))
+        assert next(iter(link.watch(lpb.WatchRequest()))).topic.name == "two"
 
 
 def test_without_an_address() -> None:
     with pytest.raises(Unavailable, match="address"):
-        LeaderClient([]).call("ListTopics", lpb.Empty())
+        LeaderClient([]).call("ListTopics", lpb.ListTopicsRequest())
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:", ":7070", "http://localhost", "http://localhost:7070"])

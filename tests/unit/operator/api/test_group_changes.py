@@ -15,7 +15,6 @@ from smq_core.model.entities import ChunkInfo, Durability, Replica
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT
 from smq_operator.api import group_coordinator, group_lags
 from smq_operator.api.segment_reach import STATUS_TIMEOUT_SECONDS, SegmentReach
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import group_positions, paths
 from smq_storage.chunks.chain import ChunkChain
@@ -86,7 +85,7 @@ class GroupBench:
         await self.leave()
 
     async def group(self) -> lpb.GroupList.Group:
-        listed = await self.leader.call("ListGroups", pb.LocateRequest(topic="t"))
+        listed = await self.leader.call("ListGroups", lpb.ListGroupsRequest(topic="t"))
         assert isinstance(listed, lpb.GroupList)
         (found,) = listed.groups
         return found
@@ -98,7 +97,7 @@ class GroupBench:
         return done
 
     async def delete(self) -> None:
-        await self.leader.call("DeleteGroup", lpb.PositionsRequest(topic="t", group=GROUP))
+        await self.leader.call("DeleteGroup", lpb.DeleteGroupRequest(topic="t", group=GROUP))
 
     async def roll(self) -> None:
         request = lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment])

@@ -137,7 +137,7 @@ async def test_only_a_broker_that_drains_is_brought_back() -> None:
         await two_segments.leader.call("UndrainBroker", request)
         assert two_segments.leader.platform.restarted == ["b1"]
         with pytest.raises(RpcAborted, match="no broker nobody"):
-            await two_segments.leader.call("UndrainBroker", lpb.DrainBrokerRequest(broker="nobody"))
+            await two_segments.leader.call("UndrainBroker", lpb.UndrainBrokerRequest(broker="nobody"))
         await wait_until(two_segments.open)
 
 
@@ -290,7 +290,7 @@ async def test_a_policy_that_cannot_be_met_stops_nothing(monkeypatch: pytest.Mon
         await wait_until(
             lambda: two_segments.leader.topics["default/bad"].layout is not None, what="the other topic is managed too"
         )
-        await two_segments.leader.call("ListTopics", lpb.Empty())
+        await two_segments.leader.call("ListTopics", lpb.ListTopicsRequest())
         await two_segments.leader.call("ChangeSegments", plan("split", "t-0-8-0"))
         await wait_until(lambda: len(two_segments.layout.segments) == 3 and two_segments.open())
         assert not failed
@@ -332,7 +332,7 @@ async def test_one_topic_that_fails_again_and_again_leaves_all_others_alone(
             lambda: "reconciling the topic failed" in (topics["default/bad"].problem or ""),
             what="its problem is reported",
         )
-        listed = await two_segments.leader.call("ListTopics", lpb.Empty())
+        listed = await two_segments.leader.call("ListTopics", lpb.ListTopicsRequest())
         assert isinstance(listed, lpb.TopicList) and len(listed.topics) == 2
         await two_segments.leader.call("ChangeSegments", plan("split", "t-0-8-0"))
         await wait_until(

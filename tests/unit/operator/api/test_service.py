@@ -220,7 +220,7 @@ async def test_a_deleted_topics_group_is_gone_with_it():
         (name,) = segments(leader)
         assignment = await join(leader)
         await commit(leader, assignment, **{name: 3})
-        await leader.call("DeleteTopic", pb.LocateRequest(topic="t"))
+        await leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
         with pytest.raises(RpcAborted, match="no topic"):
             await join(leader)
         open_topic_setup.platform.add_topic(TOPIC)
@@ -236,7 +236,7 @@ async def test_segments_of_a_deleted_topic_are_sealed_where_they_are(monkeypatch
     async with open_topic() as (open_topic_setup, leader):
         held = [machine for broker in open_topic_setup.fleet.brokers.values() for machine in broker.held.values()]
         assert held
-        await leader.call("DeleteTopic", pb.LocateRequest(topic="t"))
+        await leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
         await wait_until(lambda: all(machine.outcome is not None for machine in held))
 
 
@@ -274,13 +274,13 @@ async def test_a_reported_failure_is_verified_by_a_liveness_probe(monkeypatch: p
         broker = leader.registry.get(victim.replica.incarnation)
         assert broker is not None
         await leader.call(
-            "ReportUnreachable", lpb.UnreachableBroker(incarnation=victim.replica.incarnation, error="no answer")
+            "ReportUnreachable", lpb.ReportUnreachableRequest(incarnation=victim.replica.incarnation, error="no answer")
         )
         await wait_until(lambda: leader.tasks.idle)
         assert not broker.suspected, "it answered"
         victim.answers = False
         await leader.call(
-            "ReportUnreachable", lpb.UnreachableBroker(incarnation=victim.replica.incarnation, error="no answer")
+            "ReportUnreachable", lpb.ReportUnreachableRequest(incarnation=victim.replica.incarnation, error="no answer")
         )
         await wait_until(lambda: broker.suspected)
         layout = leader.topics[TOPIC].layout

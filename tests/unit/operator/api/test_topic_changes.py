@@ -156,7 +156,7 @@ async def test_a_change_of_a_rejected_spec_is_not_answered_as_done() -> None:
 async def test_an_exported_manifest_is_the_topic_and_applies_without_a_change() -> None:
     async with leader_of(ID, NOTE) as (leader, platform):
         await leader.call("PauseScaling", lpb.PauseScalingRequest(topic="t", paused=True))
-        exported = await leader.call("ExportTopic", pb.LocateRequest(topic="t"))
+        exported = await leader.call("ExportTopic", lpb.ExportTopicRequest(topic="t"))
         assert isinstance(exported, lpb.ExportTopicReply)
         manifest = parse_manifest(exported.manifest)
         assert (manifest.full_name, manifest.spec, manifest.paused) == (TOPIC, platform.topics[TOPIC].spec, True)

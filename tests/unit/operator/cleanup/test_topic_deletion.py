@@ -19,7 +19,6 @@ from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.topics import adoption
 from smq_operator.reconcile.topics.adoption import adopt, record_deletion
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import layouts
 from smq_storage.catalog.deleted_topics import DeletedTopic, read_deleted_topic, write_deleted_topic
@@ -32,7 +31,7 @@ from support.virtual_time import VirtualEvent, virtual_time
 from support.waiting import wait_until
 
 TOPIC = "default/t"
-DELETE = pb.LocateRequest(topic="t")
+DELETE = lpb.DeleteTopicRequest(topic="t")
 
 
 class DeletableTopic:

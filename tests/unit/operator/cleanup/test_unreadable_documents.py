@@ -19,7 +19,6 @@ from smq_operator.metrics import Metrics
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.topics.adoption import adopt
 from smq_operator.runtime.problems import LeaderProblems
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import group_positions, paths
 from smq_storage.catalog.deleted_topics import DeletedTopic, list_deleted_topics, write_deleted_topic
@@ -73,7 +72,7 @@ async def may_leave(leader: LeaderInMemory, broker: FakeBroker) -> bool:
 
 
 async def problems(leader: LeaderInMemory) -> dict[str, str]:
-    listed = await leader.call("ListTopics", lpb.Empty())
+    listed = await leader.call("ListTopics", lpb.ListTopicsRequest())
     assert isinstance(listed, lpb.TopicList)
     return {problem.where: problem.message for problem in listed.problems}
 
@@ -233,7 +232,7 @@ async def test_a_group_whose_positions_cannot_be_read_keeps_segments_and_does_no
             "an active group that read nothing"
         )
         assert f"document {folder}/bad.json" in await problems(leader)
-        listed = await leader.call("ListGroups", pb.LocateRequest(topic="a"))
+        listed = await leader.call("ListGroups", lpb.ListGroupsRequest(topic="a"))
         assert isinstance(listed, lpb.GroupList)
         assert [group.name for group in listed.groups] == ["bad", "good"]
 

@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from smq_core.errors import SmqError
 from smq_operator.cleanup import topic_deletion
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog.deleted_topics import read_deleted_topic
 from smq_storage.object_store.store import Store, open_store
@@ -138,7 +137,7 @@ class History:
 
     async def delete(self) -> bool:
         if DELETED in self.platform.topics:
-            await self.leader.call("DeleteTopic", pb.LocateRequest(topic="deleted"))
+            await self.leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="deleted"))
         return DELETED not in self.platform.topics
 
     async def leave(self, broker: FakeBroker) -> bool:

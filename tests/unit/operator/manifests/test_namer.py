@@ -51,7 +51,7 @@ def named(leader: LeaderInMemory) -> str:
 
 
 async def problems(leader: LeaderInMemory) -> dict[str, str]:
-    listed = await leader.call("ListTopics", lpb.Empty())
+    listed = await leader.call("ListTopics", lpb.ListTopicsRequest())
     assert isinstance(listed, lpb.TopicList)
     return {problem.where: problem.message for problem in listed.problems}
 

@@ -53,7 +53,7 @@ async def test_an_accepted_loss_and_its_offsets_survive_the_leader():
             lambda: managed.reconciler and managed.reconciler.blocked,
             what="nobody answers and nobody is proved gone",
         )
-        await first.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=segment.name))
+        await first.call("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment=segment.name))
         written = layouts.read_layout(store, TOPIC, uid)
         assert written is not None and written[0].segment(segment.name).loss_accepted
         assert not sealed_index.read(store, TOPIC, uid)

@@ -29,7 +29,7 @@ async def test_a_topic_is_paused_and_resumed_and_says_so() -> None:
         assert managed.reconciler is not None and managed.reconciler.paused
         assert _paused(leader).status == "True"
         assert "run `smq topic resume-scaling t`" in _paused(leader).message
-        listed = await leader.call("ListTopics", lpb.Empty())
+        listed = await leader.call("ListTopics", lpb.ListTopicsRequest())
         assert isinstance(listed, lpb.TopicList) and listed.topics[0].paused
 
         # The new minimum requires a split, which is reported and not done while autoscaling is paused.

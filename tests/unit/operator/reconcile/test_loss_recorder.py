@@ -83,7 +83,7 @@ class AcceptedLoss:
         )
         managed = leader.topics[TOPIC]
         await wait_until(lambda: managed.reconciler and managed.reconciler.blocked, what="nobody answers")
-        await leader.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=self.segment.name))
+        await leader.call("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment=self.segment.name))
 
     async def wait_indexed(self, leader: LeaderInMemory) -> None:
         managed = leader.topics[TOPIC]

@@ -11,7 +11,7 @@ from support.waiting import wait_until
 
 
 async def listed(leader: LeaderInMemory) -> lpb.TopicList.Topic:
-    reply = await leader.call("ListTopics", lpb.Empty())
+    reply = await leader.call("ListTopics", lpb.ListTopicsRequest())
     assert isinstance(reply, lpb.TopicList)
     return reply.topics[0]
 

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from smq_core.model.entities import Liveness, SealedSegment, Segment
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import sealed_index
 from smq_storage.object_store.store import open_store
@@ -125,7 +124,7 @@ async def test_the_cause_of_a_broker_that_was_killed_is_a_decision_and_in_the_li
         await wait_until(lambda: known.cause, what="the cause of the other one")
         ends = [d.reason for d in cluster.leader.decisions.recent if d.action == "broker ended"]
         assert ends == [f"{killed.broker}: killed by the test"], "a broker that drained was expected to end"
-        listed = await cluster.leader.call("ListBrokers", lpb.Empty())
+        listed = await cluster.leader.call("ListBrokers", lpb.ListBrokersRequest())
         assert isinstance(listed, lpb.BrokerList)
         causes = {b.incarnation: (b.ended, b.ended_at > 0) for b in listed.brokers}
         assert causes[killed.incarnation] == ("killed by the test", True)
@@ -212,7 +211,7 @@ async def test_a_deleted_topic_is_sealed_from_the_journals():
         first.journal_damaged = True
         for broker in (first, second):
             cluster.fleet.restart(broker)
-        await cluster.leader.call("DeleteTopic", pb.LocateRequest(topic="t"))
+        await cluster.leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
         assert not first.held or not second.held
 
 

@@ -61,7 +61,7 @@ async def test_a_leader_that_cannot_write_says_so_until_it_can() -> None:
         it.filer.full = True
         await wait_until(lambda: it.conditions()["FilerAvailable"] == ("False", "LeaderCannotWrite"))
         assert it.conditions()["Ready"] == ("True", "AcceptingMessages"), "producers do not meet it yet"
-        listed = await it.leader.call("ListTopics", lpb.Empty())
+        listed = await it.leader.call("ListTopics", lpb.ListTopicsRequest())
         assert isinstance(listed, lpb.TopicList)
         assert "507" in next(problem.message for problem in listed.problems if problem.where == FILER)
         it.filer.full = False
