@@ -6,10 +6,14 @@ would report another one, and a living broker would be taken for terminated.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import psutil
+
+NO_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
+"""Why a pid cannot be watched: nothing has it, or a thread has it now (the last two, depending on the kernel)."""
 
 
 def start_time(pid: int) -> int | None:
@@ -27,8 +31,10 @@ def open_pidfd(pid: int, started: int) -> int | None:
     """A descriptor that becomes readable when the process ends; None if it has ended or its pid is used again."""
     try:
         fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return None
+    except OSError as error:
+        if error.errno in NO_PROCESS:
+            return None
+        raise
     # Checked after opening, so that it holds for the process that the descriptor stands for.
     if start_time(pid) != started:
         os.close(fd)

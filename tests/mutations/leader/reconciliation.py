@@ -34,6 +34,14 @@ TEST_TASKS = "tests/unit/operator/runtime/test_task_runner.py"
 
 MUTATIONS = (
     Mutation(
+        "fail_at_a_pid_that_a_thread_has",
+        "A broker whose pid a thread has by now has ended; the leader starts all the same.",
+        "operator/smq_operator/local/pids.py",
+        "if error.errno in NO_PROCESS:",
+        "if error.errno == errno.ESRCH:",
+        ("tests/unit/operator/local/test_processes.py::test_a_pid_that_a_thread_has_now_is_no_process",),
+    ),
+    Mutation(
         "say_nothing_of_a_broker_that_was_killed",
         "The cause of an unexpected end is among the decisions.",
         "operator/smq_operator/brokers/registry.py",

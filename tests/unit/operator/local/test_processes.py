@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,19 @@ async def test_a_pid_says_nothing_by_itself(tmp_path: Path, what: str):
     record.write(tmp_path / "brokers")
     processes.adopt()
     assert processes.termination_proof("i")
+
+
+def test_a_pid_that_a_thread_has_now_is_no_process():
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        started = pids.start_time(thread.native_id)
+        assert started is not None and pids.open_pidfd(thread.native_id, started) is None
+    finally:
+        end.set()
+        thread.join()
 
 
 async def test_a_process_whose_pid_was_never_written_down_is_found(tmp_path: Path):
