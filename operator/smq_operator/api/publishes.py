@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from smq_core.errors import Unavailable, UnknownTopic
+from smq_core.errors import ProducerFenced, Unavailable, UnknownTopic
 from smq_core.model.atomic_publish import (
     AppState,
     AtomicFile,
@@ -53,7 +53,7 @@ class PublishService:
     async def ClaimApp(self, request: lpb.ClaimAppRequest) -> lpb.AppReply:
         topic = self._topic(request.topic)
         app = await self.store.run(_claim, topic, request, uuid.uuid4().hex, self.clock(), self.retry_policy)
-        return self._reply(topic, app, CommitResult.COMMITTED)
+        return self._reply(topic, app, CommitResult.COMMITTED, complete=app is None or app.unfinished is None)
 
     @unary_handler
     async def PublishAtomically(self, request: lpb.AtomicPublishRequest) -> lpb.AppReply:
@@ -61,7 +61,11 @@ class PublishService:
         topic = self._topic(request.topic)
         commit = _Commit(request, [_file_from_pb(file) for file in request.files], self.clock())
         present = await self.store.run(read_publishes, topic.name, topic.uid)
-        unchecked, result = commit.apply(present, LayoutMark(0, (), 0))
+        try:
+            unchecked, result = commit.apply(present, LayoutMark(0, (), 0))
+        except ProducerFenced:  # or what was read is from before the claim
+            present = await self.store.run(_newest, topic, self.retry_policy)
+            unchecked, result = commit.apply(present, LayoutMark(0, (), 0))
         if unchecked is not present:
             await self._check_files(topic, commit.files)
             result = await self.store.run(_write, topic, commit, self.retry_policy)
@@ -71,8 +75,9 @@ class PublishService:
         while True:
             app = (await self.store.run(read_publishes, topic.name, topic.uid)).app(request.app)
             left = deadline - loop.time()
-            if app is None or app.unfinished is None or left <= 0:
-                return self._reply(topic, app, result)
+            complete = app is not None and app.unfinished is None and _has(app, request.version)
+            if complete or left <= 0:
+                return self._reply(topic, app, result, complete)
             await self.completer.wait_for_progress(left)
 
     def _topic(self, name: str) -> Topic:
@@ -88,10 +93,10 @@ class PublishService:
         checks = (self.store.run(check_file, topic, file, schema, now, self.max_upload_age) for file in files)
         await asyncio.gather(*checks)
 
-    def _reply(self, topic: Topic, app: AppState | None, result: CommitResult) -> lpb.AppReply:
+    def _reply(self, topic: Topic, app: AppState | None, result: CommitResult, complete: bool) -> lpb.AppReply:
         return lpb.AppReply(
             version=app.version if app is not None else None,
-            complete=app is None or app.unfinished is None,
+            complete=complete,
             problem=self.completer.problems.get((topic.uid, app.app), "") if app is not None else "",
             already_published=result is CommitResult.ALREADY_PUBLISHED,
         )
@@ -114,9 +119,20 @@ def _claim(
     store: Store, topic: Topic, request: lpb.ClaimAppRequest, producer: str, now: Micros, retry_policy: RetryPolicy
 ) -> AppState | None:
     def claimed(document: AtomicPublishes) -> AtomicPublishes:
-        return claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off)
+        # Written also if nothing changes: an older answer of the filer would return an older last version.
+        return replace(claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off))
 
     return change_publishes(store, topic.name, topic.uid, claimed, retry_policy).app(request.app)
+
+
+def _newest(store: Store, topic: Topic, retry_policy: RetryPolicy) -> AtomicPublishes:
+    """The document as it is now. A write without changes proves it: a GET may return what was there a moment ago."""
+    return change_publishes(store, topic.name, topic.uid, replace, retry_policy)
+
+
+def _has(app: AppState, version: int) -> bool:
+    """False if what was read is from before the commit of this version."""
+    return app.version is not None and app.version >= version
 
 
 def _write(store: Store, topic: Topic, commit: _Commit, retry_policy: RetryPolicy) -> CommitResult:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from smq_core.errors import Conflict
+from smq_core.errors import Conflict, ProducerFenced
 from smq_core.model.atomic_publish import AtomicPublishes
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -45,14 +45,19 @@ def change_publishes(
     """Writes what ``change`` makes of the document, unless it returns the same one. Returns what the filer has then.
 
     ``change`` is called again if another writer was first, and perhaps after its own change was applied. It may raise
-    errors, and nothing is written then. Raises Conflict, StoreUnavailable, and StoreStateUnknown if the change may have
-    been written.
+    errors, and nothing changes then. Its ProducerFenced counts only if a write without changes proves that what it was
+    given is the newest: a GET may return what was there before the claim. Raises Conflict, StoreUnavailable, and
+    StoreStateUnknown if the change may have been written.
     """
     path = paths.publishes(topic, uid)
     for _ in range(MAX_ATTEMPTS):
         found = read_document(store, path, AtomicPublishes)
         present, etag = found if found is not None else (AtomicPublishes(), None)
-        changed = change(present)
+        fenced: ProducerFenced | None = None
+        try:
+            changed = change(present)
+        except ProducerFenced as error:
+            changed, fenced = replace(present), error
         if changed is present:
             return present
         new = replace(changed, writer=uuid.uuid4().hex)
@@ -61,5 +66,7 @@ def change_publishes(
             return it.writer == writer
 
         if write_document(store, path, new, etag, is_mine=is_mine, retry_policy=retry_policy) is not None:
+            if fenced is not None:
+                raise fenced
             return new
     raise Conflict(f"the publishes of {topic} change too often to be changed: try again")

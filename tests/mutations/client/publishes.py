@@ -16,6 +16,8 @@ TEST_TRIED = "tests/unit/operator/publishing/test_tried_segments.py"
 PUBLISHER = "client/smq/producing/atomic_publisher.py"
 TEST_PUBLISHER = "tests/unit/client/producing/test_atomic_publisher.py"
 TEST_FILES = "tests/unit/operator/publishing/test_files.py"
+SERVICE = "operator/smq_operator/api/publishes.py"
+TEST_SERVICE = "tests/unit/operator/api/test_publishes.py"
 
 MUTATIONS = (
     Mutation(
@@ -113,6 +115,30 @@ MUTATIONS = (
         "by_this_call = by_this_call or not reply.already_published",
         "by_this_call = not reply.already_published",
         (f"{TEST_PUBLISHER}::test_what_this_call_has_committed_is_published_by_it",),
+    ),
+    Mutation(
+        "return_the_last_version_of_an_older_answer",
+        "The leader proves that the last version which it returns is the newest.",
+        SERVICE,
+        "return replace(claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off))",
+        "return claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off)",
+        (f"{TEST_SERVICE}::test_the_last_version_is_that_of_the_newest_document",),
+    ),
+    Mutation(
+        "report_a_version_as_complete_by_an_answer_from_before_its_commit",
+        "A version is complete when what was read has its commit.",
+        SERVICE,
+        "    return app.version is not None and app.version >= version\n",
+        "    return True\n",
+        (f"{TEST_SERVICE}::test_a_version_is_complete_only_when_its_commit_can_be_read",),
+    ),
+    Mutation(
+        "fence_an_owner_by_an_answer_from_before_its_claim",
+        "An owner is fenced only by the newest document.",
+        "storage/smq_storage/catalog/atomic_publishes.py",
+        "            changed, fenced = replace(present), error\n",
+        "            raise error\n",
+        (f"{TEST_SERVICE}::test_who_owns_an_app_is_not_fenced_by_an_answer_from_before_the_claim",),
     ),
     Mutation(
         "return_the_last_version_of_before",
