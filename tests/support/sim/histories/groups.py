@@ -63,6 +63,14 @@ class GroupHistory(LeaderProcessHistory):
         with patch.object(segment_reach, "ChunkChain", BlockingChain):
             super().run()
 
+    def restart_all(self) -> None:
+        """A leader that serves a group from before a change by another leader has been replaced, so it ends."""
+        for leader in self.leaders.values():
+            served = leader.groups.loaded(self.topic.name, "g")
+            if served is not None and served.epoch != self.checker.epochs.get("g"):
+                leader.process.kill()
+        super().restart_all()
+
     def make_member(self, group: str, name: str) -> SimulatedMember:
         return GroupProgram(self, group, name)
 

@@ -203,7 +203,7 @@ class ProcessLeader:
         yield self.loop.start(self._call(self.service.SetPositions(request, _SimulatedServicerContext())))
 
     def on_delete_group(self, group: str) -> Steps:
-        request = lpb.PositionsRequest(topic="t", group=group)
+        request = lpb.DeleteGroupRequest(topic="t", group=group)
         yield self.loop.start(self._call(self.service.DeleteGroup(request, _SimulatedServicerContext())))
 
     async def _join(self, group: str, member: str, generation: int) -> Any:
