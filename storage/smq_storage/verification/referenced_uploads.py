@@ -10,7 +10,7 @@ import pyarrow as pa
 from smq_core.errors import CorruptChunk, DataLost, ReferenceRejected
 from smq_core.model.entities import ChunkInfo
 from smq_core.model.reference import Reference
-from smq_storage.object_store.absence import confirm_missing
+from smq_storage.object_store.absence import SuspectedAbsences
 from smq_storage.object_store.store import ObjectMissing, Store
 from smq_storage.uploads.reference_rules import check_upload
 from smq_storage.uploads.upload_format import PARTITION, UploadFooter
@@ -24,11 +24,15 @@ from smq_storage.verification.findings import FileProblem
 
 
 class ReferencedUploads:
-    """``rows``: whether the rows are read, too. May raise StoreUnavailable."""
+    """``rows``: whether the rows are read, too. May raise StoreUnavailable.
 
-    def __init__(self, store: Store, topic_uid: str, *, rows: bool) -> None:
+    A missing upload is a problem only after ``absences`` were confirmed.
+    """
+
+    def __init__(self, store: Store, topic_uid: str, absences: SuspectedAbsences, *, rows: bool) -> None:
         self._store = store
         self._topic_uid = topic_uid
+        self._absences = absences
         self._rows = rows
         self._known: dict[str, StoredUpload | FileProblem] = {}
 
@@ -55,7 +59,7 @@ class ReferencedUploads:
         try:
             return read_upload_footer(self._store, path)
         except ObjectMissing:
-            confirm_missing(self._store, path)
+            self._absences.add(path)
             return FileProblem(path, "is missing")
         except CorruptChunk as error:
             return FileProblem.of(error, path)

@@ -18,8 +18,8 @@ from smq_storage.chunks.file_errors import name_file_errors
 from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.chunks.schemas import chunk_schema, without_append_time
-from smq_storage.object_store.absence import confirm_missing
-from smq_storage.object_store.store import Store
+from smq_storage.object_store.absence import SuspectedAbsences
+from smq_storage.object_store.store import ObjectMissing, Store
 from smq_storage.tables.file_statistics import manifest_file
 from smq_storage.tables.manifests import read_manifest
 from smq_storage.tables.range_reader import read_file
@@ -42,13 +42,17 @@ class ExpectedSegment:
 
 @dataclass
 class SegmentFiles:
-    """``rows``: whether all rows are read. ``files`` has those that were found, in order."""
+    """``rows``: whether all rows are read. ``files`` has those that were found, in order.
+
+    A missing file is a problem only after ``absences`` were confirmed.
+    """
 
     store: Store
     topic: Topic
     segment: ExpectedSegment
     columns: TopicColumns
     uploads: ReferencedUploads
+    absences: SuspectedAbsences
     rows: bool
     files: list[ManifestFile] = field(default_factory=list)
     _schema: pa.Schema | None = field(default=None, init=False)
@@ -68,7 +72,7 @@ class SegmentFiles:
             return
         end = self.segment.end
         if end is not None and not sealed:
-            confirm_missing(self.store, chain.path(at))
+            self.absences.add(chain.path(at))
             yield FileProblem(chain.path(at), f"is missing: {self.segment.name} ends at offset {end}")
         elif end not in (None, at):
             yield FileProblem(chain.path(at), f"seals {self.segment.name} at offset {at}, but the index at {end}")
@@ -129,7 +133,7 @@ class SegmentFiles:
             yield FileProblem.of(error, path)
             return
         if found is None:
-            confirm_missing(self.store, path)
+            self.absences.add(path)
             yield FileProblem(path, "is missing, although the index names it")
             return
         if found.version:
@@ -150,13 +154,19 @@ class SegmentFiles:
     def _compacted(self, file: ManifestFile) -> Iterator[FileProblem]:
         """A file with merged rows, which the manifest lists and a compacted chunk may name, too."""
         self._checked.add(file)
-        yield from self._rows(file) if self.rows else self._footer(file)
+        problems = list(self._footer(file))
+        yield from self._rows(file) if self.rows and not problems else problems
 
     def _footer(self, file: ManifestFile) -> Iterator[FileProblem]:
         lost = lost_file(file.path, self.segment.name, file.first, file.end)
         try:
             with name_file_errors(self.store, file.path, file.etag, lambda: lost):
-                rows = decode_footer(read_tail(self.store, file.path, file.etag).data).num_rows
+                try:
+                    tail = read_tail(self.store, file.path, file.etag)
+                except ObjectMissing:
+                    self.absences.add(file.path)
+                    raise lost from None
+                rows = decode_footer(tail.data).num_rows
         except (CorruptChunk, DataLost) as error:
             yield FileProblem.of(error, file.path)
         else:

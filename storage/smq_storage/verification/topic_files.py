@@ -11,6 +11,7 @@ from smq_core.reading.segment_dag import is_removed
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.catalog.topics import read_current_topic, read_topic
+from smq_storage.object_store.absence import SuspectedAbsences
 from smq_storage.object_store.store import Store
 from smq_storage.verification.columns import TopicColumns
 from smq_storage.verification.findings import FileProblem
@@ -42,20 +43,22 @@ class TopicFiles:
             return
         layout = found[0] if found is not None else None
         columns = TopicColumns(topic, layout)
-        uploads = ReferencedUploads(self._store, topic.uid, rows=self._rows)
+        absences = SuspectedAbsences(self._store)
+        uploads = ReferencedUploads(self._store, topic.uid, absences, rows=self._rows)
         yield from _unknown_predecessors(topic, layout, index)
         for segment in _expected(layout, index):
-            checked = SegmentFiles(self._store, topic, segment, columns, uploads, self._rows)
+            checked = SegmentFiles(self._store, topic, segment, columns, uploads, absences, self._rows)
             problems = list(checked.problems())
             if problems and segment.manifest:
                 # Superseded chunks may be deleted between the answers, and the index may name other files by now.
                 segment = self._current(topic, segment)
-                checked = SegmentFiles(self._store, topic, segment, columns, uploads, self._rows)
+                checked = SegmentFiles(self._store, topic, segment, columns, uploads, absences, self._rows)
                 problems = list(checked.problems())
             self.segments += 1
             self.files += len(checked.files)
             self.messages += sum(file.rows for file in checked.files)
             if problems and not self._was_removed(topic, segment):
+                absences.confirm()
                 yield from problems
 
     def _topic(self) -> Topic:

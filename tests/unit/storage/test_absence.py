@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from smq_core.errors import DataLost, StoreUnavailable
-from smq_core.model.entities import Topic
+from smq_core.model.entities import ChunkInfo, Topic
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store import absence
 from smq_storage.object_store.store import ObjectInfo, ObjectMissing, ObjectTail, Store, StoredObject, open_store
+from smq_storage.tables.manifests import write_manifest
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import StoredSegment, files_between
 from smq_storage.uploads.large_values import LargeValue, read_large_value
 from smq_storage.verification.topic_files import TopicFiles
-from support.data.sealed_topic import END, make_topic, segment_name
+from support.data import uploads
+from support.data.raw_flight import rows
+from support.data.sealed_topic import END, RANGE, make_topic, segment_name
 from support.data.stored_segment import manifest_of_chain
+
+
+class CountingStore:
+    """``looks`` has the second reads and the listings, in order."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.looks: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def head(self, path: str) -> ObjectInfo:
+        self.looks.append("head")
+        return self._store.head(path)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        self.looks.append(f"list {prefix}")
+        return self._store.list(prefix, start_after=start_after)
 
 
 class ForgetfulStore:
@@ -112,6 +137,67 @@ def test_verify_reports_no_file_that_is_there(store: Store, topic: Topic) -> Non
     seal = paths.chunk(topic.name, topic.uid, segment_name(0), END)
     with pytest.raises(StoreUnavailable, match="although it does"):
         list(TopicFiles(forgetful(store, seal), topic.name).problems())
+
+
+def write_compacted(store: Store, topic: Topic) -> list[str]:
+    """The first segment is compacted, but its files were never written. Returns their paths."""
+    at, name = (topic.name, topic.uid), segment_name(0)
+    found = manifest_of_chain(ChunkChain(store, *at, name))
+    assert found is not None
+    merged = [paths.compacted_file(*at, name, file.first, "n") for file in found.files]
+    files = tuple(replace(file, path=path) for file, path in zip(found.files, merged, strict=True))
+    manifest = write_manifest(store, *at, replace(found, files=files, version=1, nonce="n"))
+    assert sealed_index.name_manifest(store, *at, name, "", manifest)
+    return merged
+
+
+def write_references(store: Store, topic: Topic) -> list[str]:
+    """The open segment refers to uploads that are gone. Returns their paths."""
+    chain, messages = ChunkChain(store, topic.name, topic.uid, segment_name(2)), pa.Table.from_batches([rows([b"a"])])
+    for first in range(3):
+        upload = uploads.write(store, topic.uid, f"u{first}.parquet", messages)
+        info = ChunkInfo(segment_name(2), first, 1, "w", f"n{first}", reference=upload.reference(RANGE), appended=5)
+        chain.put(info, [], chunk_schema())
+        store.delete(paths.uploaded_file(topic.uid, upload.name))
+    return [paths.uploaded_file(topic.uid, f"u{first}.parquet") for first in range(3)]
+
+
+@pytest.mark.parametrize("all_rows", [False, True])
+@pytest.mark.parametrize("write", [write_compacted, write_references])
+def test_a_verification_pauses_once_for_all_files_that_a_segment_has_lost(
+    store: Store,
+    topic: Topic,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Store, Topic], list[str]],
+    all_rows: bool,
+) -> None:
+    missing, pauses = write(store, topic), list[float]()
+    monkeypatch.setattr(absence.time, "sleep", pauses.append)
+    counting = CountingStore(store)
+    problems = list(TopicFiles(cast(Store, counting), topic.name, rows=all_rows).problems())
+    assert [it.path for it in problems] == missing and len(missing) == 3
+    assert len(pauses) == 1
+    folder = missing[0].rpartition("/")[0]
+    assert counting.looks == ["head"] * 3 + [f"list {folder}"]
+
+
+@pytest.mark.parametrize("write", [write_compacted, write_references])
+def test_a_verification_reports_no_file_that_a_listing_has(
+    store: Store, topic: Topic, write: Callable[[Store, Topic], list[str]]
+) -> None:
+    *_, last = write(store, topic)
+    store.put(last, b"x")
+    with pytest.raises(StoreUnavailable, match=f"{last} does not exist, although it does"):
+        list(TopicFiles(forgetful(store, last, times=3), topic.name).problems())
+
+
+def test_all_of_many_objects_must_be_missing(store: Store) -> None:
+    for path in ("a/bb", "a/c"):
+        store.put(path, b"x")
+    absence.confirm_missing(store, "b/c", "a/d", "a/b")
+    for names in (("a/b", "a/c", "a/d"), ("b/c", "a/c"), ("a/c", "a/b")):
+        with pytest.raises(StoreUnavailable, match="a/c does not exist, although it does"):
+            absence.confirm_missing(forgetful(store, "a/c"), *names)
 
 
 def test_a_document_that_is_listed_is_not_taken_for_missing(store: Store, topic: Topic) -> None:
