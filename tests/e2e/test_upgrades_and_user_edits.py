@@ -64,10 +64,11 @@ def test_an_upgrade_of_the_definitions_under_load_brings_a_new_field_and_touches
     with pytest.raises(KubeApiError, match="Unsupported value"):
         kube.patch(late, {"spec": {"tier": "Warm"}})
     assert "SealBlocked" not in {event["reason"] for event in release.events(late["metadata"]["name"])}
-    with load(release, late["metadata"]["name"]) as running:
+    with load(release, name) as running:
         release.upgrade({})
         eventually(lambda: "tier" not in kube.get(late)["spec"], what="the field is gone again")
         release.wait_ready()
+        running.run_rounds()
     print(f"a new field in the definition: longest stall {stall:.2f} s, and back: {running.stall:.2f} s")
     assert {known: topics(release)[known] for known in before} == before
     eventually(lambda: condition(kube.get(late), "Ready") == "True", what="it is Ready without the field", pause=0.2)

@@ -17,7 +17,7 @@ from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_core.model.entities import SECOND
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.kube.broker_pools import policy_of
-from smq_operator.kube.settings import KubeSettings
+from smq_operator.kube.settings import NODE_GRACE_US, KubeSettings
 from smq_operator.main import parse_settings as parse_operator_settings
 from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.settings import advertised
@@ -147,7 +147,8 @@ def test_a_brokers_environment_is_one_that_a_broker_understands() -> None:
     assert settings.leader == ("smq.default.svc:7070",)
     assert settings.advertised(7071) == "10.1.2.3:7071"
     assert settings.filer_url == "s3://smq/prod"
-    assert settings.grace < pod["terminationGracePeriodSeconds"]
+    assert settings.leader_timeout <= settings.grace < pod["terminationGracePeriodSeconds"]
+    assert settings.leader_timeout >= NODE_GRACE_US / SECOND, "sooner, it would have to be proved gone for as long"
     unknown = {n.removeprefix("SMQ_").lower() for n in environment if n.startswith("SMQ_")} - settings.model_fields_set
     assert not unknown, "a variable that no setting reads"
 
