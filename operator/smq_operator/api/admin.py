@@ -51,6 +51,9 @@ ADOPTION_TIMEOUT_SECONDS = 3.0
 """How long a deletion waits for a topic that this leader has not read yet."""
 SEAL_WAIT_SECONDS = 8.0
 """Less than the timeout of clients, so that they get the reason why segments are not sealed yet."""
+# Brokers report each second. Less than the timeout of clients, so that they get the reason.
+DRAIN_REPORT_TIMEOUT_SECONDS = 5.0
+DRAIN_REPORT_CHECK_SECONDS = 0.05
 
 SMQ = Commands(
     restore="bring one back",
@@ -270,6 +273,7 @@ class AdminService:
 
     @unary_handler
     async def DrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
+        """Returns when the broker reports that it drains, so that any later leader continues it."""
         living = self._living(request.broker)
         others = [b for b in self.registry.alive(self.clock()) if b not in living and not b.draining]
         if not others:
@@ -281,6 +285,15 @@ class AdminService:
             broker.draining = True
             log.info("broker.drain", broker=request.broker, incarnation=broker.replica.incarnation)
         self.queue.enqueue()
+        try:
+            async with asyncio.timeout(DRAIN_REPORT_TIMEOUT_SECONDS):
+                while any(it.terminated is None and not it.status.draining for it in living):
+                    await asyncio.sleep(DRAIN_REPORT_CHECK_SECONDS)
+        except TimeoutError:
+            raise Unavailable(
+                f"{request.broker} has not confirmed that it drains: this leader drains it, but after a leader change "
+                "the command has to be run again"
+            ) from None
         return lpb.Empty()
 
     @unary_handler

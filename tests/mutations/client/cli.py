@@ -33,6 +33,14 @@ TEST_ADVICE = "tests/unit/docs/test_install_advice.py"
 
 MUTATIONS = (
     Mutation(
+        "count_the_rows_of_a_block_of_csv",
+        "An error in a CSV names the row of the file.",
+        "client/smq/cli/files/csv_rows.py",
+        "        self._rows += cells.num_rows\n",
+        "",
+        (f"{TEST_CSV}::test_rows_are_counted_from_the_beginning_of_the_file",),
+    ),
+    Mutation(
         "choose_new_ports_at_every_start",
         "A folder of `smq dev` keeps its ports.",
         "client/smq/cli/dev/cluster.py",

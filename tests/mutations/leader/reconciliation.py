@@ -34,6 +34,17 @@ TEST_TASKS = "tests/unit/operator/runtime/test_task_runner.py"
 
 MUTATIONS = (
     Mutation(
+        "answer_before_the_broker_drains",
+        "A drain is done when the broker reports it, because the leader may change and has it in memory only.",
+        "operator/smq_operator/api/admin.py",
+        "while any(it.terminated is None and not it.status.draining for it in living):",
+        "while False:",
+        (
+            "tests/unit/operator/api/test_invalid_input.py::"
+            "test_a_drain_is_confirmed_by_the_broker_from_which_another_leader_learns_it",
+        ),
+    ),
+    Mutation(
         "fail_at_a_pid_that_a_thread_has",
         "A broker whose pid a thread has by now has ended; the leader starts all the same.",
         "operator/smq_operator/local/pids.py",
@@ -70,6 +81,22 @@ MUTATIONS = (
         "spec.retention_keeps_unread and not request.skip_unread",
         "False",
         ("tests/unit/operator/cleanup/test_trim.py::test_what_a_group_has_not_read_stays_unless_it_may_be_skipped",),
+    ),
+    Mutation(
+        "trim_by_size",
+        "A trim removes what was sealed before its time, whatever size the topic may have.",
+        "operator/smq_operator/cleanup/trim.py",
+        "        retention_bytes=None,\n",
+        "",
+        ("tests/unit/operator/cleanup/test_trim.py::test_the_size_that_a_topic_may_have_is_no_matter_of_a_trim",),
+    ),
+    Mutation(
+        "say_that_a_full_pass_is_all",
+        "A trim that has removed as many segments as one pass may says that there are more.",
+        "operator/smq_operator/cleanup/trim.py",
+        "len(removals) == MAX_SEGMENTS_PER_PASS",
+        "len(removals) > MAX_SEGMENTS_PER_PASS",
+        ("tests/unit/operator/cleanup/test_trim.py::test_a_trim_of_many_segments_is_to_be_repeated",),
     ),
     Mutation(
         "trim_during_a_publish",

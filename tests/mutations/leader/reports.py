@@ -11,6 +11,27 @@ TEST_CHANGES = "tests/unit/operator/api/test_topic_changes.py"
 
 MUTATIONS = (
     Mutation(
+        "answer_with_an_earlier_question",
+        "A question about a segment's end is answered by what its broker says after that question.",
+        "operator/smq_operator/api/segment_reach.py",
+        "        del self._questions[incarnation]\n        try:\n"
+        '            body = await self._brokers.call(replica, "status", Empty(), timeout=STATUS_TIMEOUT_SECONDS)\n',
+        "        try:\n"
+        '            body = await self._brokers.call(replica, "status", Empty(), timeout=STATUS_TIMEOUT_SECONDS)\n'
+        "            del self._questions[incarnation]\n",
+        (
+            "tests/unit/operator/api/test_segment_reach.py::test_a_question_is_not_answered_by_one_that_was_sent_before_it",
+        ),
+    ),
+    Mutation(
+        "drop_the_reports_of_a_recovered_journal",
+        "A process reports segments of former incarnations of its broker, because its journal may have more of them.",
+        "operator/smq_operator/api/report_checks.py",
+        "it.incarnation == report.incarnation or it.broker == report.broker for it",
+        "it.incarnation == report.incarnation for it",
+        ("tests/unit/operator/api/test_report_checks.py::test_a_process_reports_what_its_journal_has_of_a_former_one",),
+    ),
+    Mutation(
         "read_a_report_of_any_size",
         "A report that is too large is refused before it is read.",
         SERVICE,

@@ -199,7 +199,8 @@ class LeaderInMemory:
         for broker in list(self.fleet.brokers.values()):
             if broker.living and broker.answers:
                 try:
-                    await self.call("Report", broker.report())
+                    reply = await self.call("Report", broker.report())
+                    broker.draining = broker.draining or (isinstance(reply, lpb.BrokerReportReply) and reply.drain)
                 except (RpcAborted, SmqError):
                     continue
 

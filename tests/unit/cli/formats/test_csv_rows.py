@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from smq.cli.files import blocks
 from smq.cli.files.column_matching import to_messages
 from smq.cli.files.csv_rows import DEFAULT_DIALECT, CsvDialect, read_csv
 from smq_core.errors import InvalidRequest, SmqError
@@ -169,3 +170,10 @@ def test_columns_of_messages_are_read() -> None:
     assert row["headers"] == [{"key": "a", "value": b"b"}]
     with pytest.raises(SmqError, match="row 1: column timestamp: "):
         read(b"timestamp,value\nnoon,v\n")
+
+
+@pytest.mark.parametrize("rows", ["1\n2\n3\n4\nx\n", "1\n2\n3\n4\n5,6\n"], ids=["a value", "one field more"])
+def test_rows_are_counted_from_the_beginning_of_the_file(rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4)
+    with pytest.raises(SmqError, match="row 5"):
+        read(f"c\n{rows}".encode(), [Column("c", "int64")])

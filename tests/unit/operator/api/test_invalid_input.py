@@ -130,15 +130,26 @@ async def test_the_last_broker_is_not_drained() -> None:
 @virtual_time
 async def test_only_a_broker_that_drains_is_brought_back() -> None:
     async with open_two_segments() as two_segments:
-        request = lpb.DrainBrokerRequest(broker="b1")
+        undrain = lpb.UndrainBrokerRequest(broker="b1")
         with pytest.raises(RpcAborted, match="b1 does not drain"):
-            await two_segments.leader.call("UndrainBroker", request)
-        await two_segments.leader.call("DrainBroker", request)
-        await two_segments.leader.call("UndrainBroker", request)
+            await two_segments.leader.call("UndrainBroker", undrain)
+        await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b1"))
+        await two_segments.leader.call("UndrainBroker", undrain)
         assert two_segments.leader.platform.restarted == ["b1"]
         with pytest.raises(RpcAborted, match="no broker nobody"):
             await two_segments.leader.call("UndrainBroker", lpb.UndrainBrokerRequest(broker="nobody"))
         await wait_until(two_segments.open)
+
+
+@virtual_time
+async def test_a_drain_is_confirmed_by_the_broker_from_which_another_leader_learns_it() -> None:
+    async with open_two_segments() as two_segments:
+        brokers = {it.replica.broker: it for it in two_segments.leader.fleet.brokers.values()}
+        await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b1"))
+        assert brokers["b1"].draining
+        brokers["b2"].answers = False
+        with pytest.raises(RpcAborted, match=r"b2 has not confirmed that it drains.* after a leader change"):
+            await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b2"))
 
 
 @virtual_time

@@ -92,6 +92,17 @@ async def test_only_brokers_that_held_a_sealed_segment_report_it(broker: str, he
         assert report_checks.drop_foreign_segments(report_of(broker, late), leader.topics) == dropped
 
 
+@virtual_time
+async def test_a_process_reports_what_its_journal_has_of_a_former_one():
+    async with open_topic() as (leader, layout):
+        (segment,) = layout.segments
+        report = pb.SegmentReport(topic=TOPIC, uid=layout.uid, segment=segment.name, state="sealed", end=9)
+        (other,) = {f"b{n}" for n in range(3)} - {it.broker for it in segment.replicas}
+        for broker, dropped in ((segment.primary.broker, 0), (other, 1)):
+            next_process = report_of(broker, report, incarnation="i-next")
+            assert report_checks.drop_foreign_segments(next_process, leader.topics) == dropped
+
+
 @pytest.mark.parametrize("forged", [{"address": "mallory:1"}, {"broker": "mallory"}])
 @virtual_time
 async def test_a_report_in_the_name_of_another_incarnation_is_refused(forged: dict[str, str]):

@@ -8,6 +8,8 @@ import pytest
 
 from smq_core.errors import Unavailable
 from smq_core.reconcile.retention import GroupProgress
+from smq_operator.cleanup import retention
+from smq_operator.cleanup import trim as trim_module
 from smq_operator.cleanup.retention import read_consistent
 from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
 from smq_proto.v1 import leader_pb2 as lpb
@@ -60,6 +62,20 @@ def test_segments_that_were_sealed_before_the_time_go_and_the_others_are_named(s
     assert done.kept[segment_name(2)] == "sealed at 1970-01-01T00:00:03Z, so it also has later messages"
     assert done.kept[segment_name(4)] == "open: only sealed segments are removed"
     assert names(trim(store, topic, TrimRequest(3 * SECOND))) == [], "it can be repeated"
+
+
+def test_the_size_that_a_topic_may_have_is_no_matter_of_a_trim(store: Store) -> None:
+    topic = make_topic(store, 4, retention_age=None, retention_bytes=1)
+    assert names(trim(store, topic, TrimRequest(3 * SECOND))) == [segment_name(0), segment_name(1)]
+
+
+def test_a_trim_of_many_segments_is_to_be_repeated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (retention, trim_module):
+        monkeypatch.setattr(module, "MAX_SEGMENTS_PER_PASS", 1)
+    topic = make_topic(store, 4, retention_age=None)
+    done = [trim(store, topic, TrimRequest(3 * SECOND)) for _ in range(3)]
+    assert [names(it) for it in done] == [[segment_name(0)], [segment_name(1)], []]
+    assert [it.more for it in done] == [True, True, False]
 
 
 def test_what_a_group_has_not_read_stays_unless_it_may_be_skipped(store: Store) -> None:
