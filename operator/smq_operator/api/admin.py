@@ -14,6 +14,7 @@ from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
+from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.cleanup.trim import TrimRequest
@@ -175,7 +176,7 @@ class AdminService:
         managed = self.topics.topic(request.topic)
         if managed.topic is None or managed.layout is None:
             raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
-        if request.before > self.clock():
+        if request.before > self.clock() + SKEW_TOLERANCE_US:  # "now" is that of the client's clock
             raise InvalidRequest("a topic is trimmed before a time that has passed, and this one has not")
         wanted = TrimRequest(request.before, request.preview, request.skip_unread)
         done = await self.garbage_collector.trim(managed, managed.topic, wanted)

@@ -103,6 +103,7 @@ class GarbageCollector:
         self._is_held = is_held
         self._removing = asyncio.Lock()
         """Of retention and trims, which count what they remove."""
+        self._trims: set[asyncio.Task[Trim]] = set()
         self._retention_checked: dict[str, tuple[int, int]] = {}
         self._next_orphan_check_at: dict[str, int] = {}
         self._next_uploads_check_at: dict[str, int] = {}
@@ -169,7 +170,16 @@ class GarbageCollector:
             managed.clock_skew_us = skew_us if abs(skew_us) > SKEW_TOLERANCE_US else 0
 
     async def trim(self, managed: ManagedTopic, topic: Topic, request: TrimRequest) -> Trim:
-        """Removes segments that were sealed before a time. Raises Unavailable, CorruptDocument."""
+        """Removes segments that were sealed before a time. Raises Unavailable, CorruptDocument.
+
+        A client that stops waiting ends nothing: what is removed from the index is removed from the leader's copy too.
+        """
+        trimming = asyncio.ensure_future(self._trim(managed, topic, request))
+        self._trims.add(trimming)
+        trimming.add_done_callback(self._trims.discard)
+        return await asyncio.shield(trimming)
+
+    async def _trim(self, managed: ManagedTopic, topic: Topic, request: TrimRequest) -> Trim:
         async with self._removing:
             clocks, known, groups = await self._read_state(managed, topic)
             started = self._started_segments(topic)

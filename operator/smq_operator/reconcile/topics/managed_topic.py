@@ -123,6 +123,7 @@ class ManagedTopic:
         if self.topic is None or self.topic.uid != topic.uid:
             self.sealed, self.removed_intervals, self.removed_segments, self.retention_held = {}, EMPTY, {}, {}
             self.index_read = False
+            self.index_changes += 1  # what was counted is of the former topic of that name
         self.topic = topic
         self.pending_layout = None
         self.reconciler = TopicReconciler(topic, lambda: uuid.uuid4().hex, warm_up_until=warm_up_until)
