@@ -664,4 +664,23 @@ MUTATIONS = (
         "",
         ("tests/unit/broker/segments/test_flusher.py::test_a_primary_reports_since_when_the_filer_takes_no_chunks",),
     ),
+    Mutation(
+        "count_the_messages_of_a_former_topic",
+        "What was counted of a topic is not shown of another one with its name.",
+        "operator/smq_operator/reconcile/topics/managed_topic.py",
+        "            self.index_changes += 1  # what was counted is of the former topic of that name\n",
+        "",
+        (
+            "tests/unit/operator/reconcile/test_message_counts.py"
+            "::test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messages",
+        ),
+    ),
+    Mutation(
+        "end_a_trim_with_its_client",
+        "What a trim removed from the index is removed from the leader's copy, though the client stopped waiting.",
+        "operator/smq_operator/cleanup/garbage_collection.py",
+        "        return await asyncio.shield(trimming)\n",
+        "        return await trimming\n",
+        ("tests/unit/operator/cleanup/test_trim.py::test_the_leader_plans_a_trim_and_refuses_the_future",),
+    ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
@@ -52,3 +54,26 @@ async def test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero() 
 def _all_reported(leader: LeaderInMemory, segments: int) -> bool:
     managed = leader.topics.get("default/t")
     return managed is not None and len(managed.readable_ends()) == segments
+
+
+@virtual_time
+async def test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messages() -> None:
+    store = open_store("memory://")
+    fleet, platform = FakeFleet(store), FakePlatform()
+    for number in range(2):
+        fleet.add(f"b{number}")
+    platform.add_topic("default/t", max_segments=1)
+    leader = LeaderInMemory(platform, fleet, store)
+    async with running_leader(leader):
+        await wait_until(lambda: _all_reported(leader, 1), what="an open segment")
+        managed = leader.topics["default/t"]
+        assert managed.layout is not None
+        (first,) = managed.layout.segments
+        fleet.write(managed.layout.uid, first, 30)
+        await leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name]))
+        await wait_until(lambda: managed.message_count() == 30 and first.name in managed.sealed, what="the roll")
+
+        platform.topics["default/t"] = replace(platform.topics["default/t"], uid="another")
+        await wait_until(lambda: managed.topic is not None and managed.topic.uid == "another", what="the other topic")
+        await wait_until(lambda: managed.message_count() is not None, what="its count")
+        assert managed.message_count() == 0
