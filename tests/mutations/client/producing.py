@@ -6,6 +6,7 @@ from ..mutation import Mutation
 
 PRODUCER = "client/smq/producer.py"
 BUDGET = "client/smq/producing/in_flight_budget.py"
+TEST_BUDGET = "tests/unit/client/producing/test_producer_budget.py"
 AIO = "client/smq/aio.py"
 VIEWS = "client/smq/transport/topic_views.py"
 TEST_VIEWS = "tests/unit/client/transport/test_topic_views.py"
@@ -319,5 +320,21 @@ MUTATIONS = (
         "            if incarnation in self._reported_at:\n                return",
         "            pass",
         (f"{TEST_ENGINE}::test_a_broker_is_reported_as_unreachable_once_in_an_interval",),
+    ),
+    Mutation(
+        "leave_who_waits_behind_one_that_gave_up",
+        "A call that gives up its turn lets the next one go on.",
+        BUDGET,
+        "                self._turns.remove(turn)\n                self._freed.notify_all()\n",
+        "                self._turns.remove(turn)\n",
+        (f"{TEST_BUDGET}::test_who_waits_behind_one_that_gives_up_goes_on",),
+    ),
+    Mutation(
+        "free_what_the_end_has_freed",
+        "An outcome that comes after the end changes nothing.",
+        BUDGET,
+        "        if not self._closed:\n            self.used -= nbytes\n",
+        "        if True:\n            self.used -= nbytes\n",
+        (f"{TEST_BUDGET}::test_an_outcome_after_the_end_frees_nothing_twice",),
     ),
 )

@@ -31,6 +31,10 @@ WRITER = "operator/smq_operator/kube/status/writer.py"
 TEST_STATUS = "tests/unit/operator/kube/test_status_writer.py"
 TASKS = "operator/smq_operator/runtime/task_runner.py"
 TEST_TASKS = "tests/unit/operator/runtime/test_task_runner.py"
+TRIM = "operator/smq_operator/cleanup/trim.py"
+TEST_TRIM = "tests/unit/operator/cleanup/test_trim.py"
+MANAGED_TOPIC = "operator/smq_operator/reconcile/topics/managed_topic.py"
+TEST_COUNTS = "tests/unit/operator/reconcile/test_message_counts.py"
 
 MUTATIONS = (
     Mutation(
@@ -667,13 +671,10 @@ MUTATIONS = (
     Mutation(
         "count_the_messages_of_a_former_topic",
         "What was counted of a topic is not shown of another one with its name.",
-        "operator/smq_operator/reconcile/topics/managed_topic.py",
+        MANAGED_TOPIC,
         "            self.index_changes += 1  # what was counted is of the former topic of that name\n",
         "",
-        (
-            "tests/unit/operator/reconcile/test_message_counts.py"
-            "::test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messages",
-        ),
+        (f"{TEST_COUNTS}::test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messages",),
     ),
     Mutation(
         "end_a_trim_with_its_client",
@@ -681,6 +682,38 @@ MUTATIONS = (
         "operator/smq_operator/cleanup/garbage_collection.py",
         "        return await asyncio.shield(trimming)\n",
         "        return await trimming\n",
-        ("tests/unit/operator/cleanup/test_trim.py::test_the_leader_plans_a_trim_and_refuses_the_future",),
+        (f"{TEST_TRIM}::test_the_leader_plans_a_trim_and_refuses_the_future",),
+    ),
+    Mutation(
+        "end_a_trim_after_one_pass",
+        "A trim of more segments than one pass removes is repeated.",
+        TRIM,
+        "len(removals) == MAX_SEGMENTS_PER_PASS",
+        "len(removals) > MAX_SEGMENTS_PER_PASS",
+        (f"{TEST_TRIM}::test_a_trim_of_many_segments_says_that_there_are_more",),
+    ),
+    Mutation(
+        "trim_by_the_limit_of_bytes",
+        "A trim removes by its time alone.",
+        TRIM,
+        "        retention_bytes=None,\n",
+        "",
+        (f"{TEST_TRIM}::test_a_limit_of_bytes_is_for_retention_alone",),
+    ),
+    Mutation(
+        "count_a_segment_twice_when_it_is_sealed",
+        "A sealed segment that is still in the layout is counted once.",
+        MANAGED_TOPIC,
+        "[it.name for it in self.layout.segments if it.name not in self.sealed]",
+        "[it.name for it in self.layout.segments]",
+        (f"{TEST_COUNTS}::test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero",),
+    ),
+    Mutation(
+        "count_what_was_acked_beyond_the_end",
+        "A segment's seal chunk says its end, and a report does not.",
+        MANAGED_TOPIC,
+        "                ends[segment.name] = outcome.end\n",
+        "                ends.setdefault(segment.name, outcome.end)\n",
+        (f"{TEST_COUNTS}::test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero",),
     ),
 )

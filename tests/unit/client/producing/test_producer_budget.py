@@ -14,6 +14,7 @@ from smq.producing import producer_monitor
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.engine import ProducerEngine
+from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded
 from smq_core.producing.send_queue import SendQueue
@@ -194,3 +195,39 @@ def test_a_producer_that_ends_holds_nothing_and_lets_nobody_wait(bench: Bench) -
     bench.engine.fail(InvalidRequest("fenced"))
     eventually(lambda: not waiting.is_alive())
     assert bench.engine.in_flight == 0 and str(errors[0]) == "fenced" == str(state.first_error())
+
+
+def test_who_waits_behind_one_that_gives_up_goes_on() -> None:
+    lock, begun = threading.Lock(), threading.Event()
+    budget = InFlightBudget("default/t", 100, lock)
+    outcomes: list[str] = []
+
+    def wait(nbytes: int, timeout: float) -> None:
+        with lock:
+            begun.set()
+            try:
+                budget.wait(nbytes, timeout)
+                outcomes.append("capacity")
+            except Overloaded:
+                outcomes.append("overloaded")
+
+    with lock:
+        budget.add(50)
+    large = threading.Thread(target=wait, args=(90, 0.2))
+    large.start()
+    begun.wait()
+    small = threading.Thread(target=wait, args=(10, 15.0))
+    small.start()
+    for thread in (large, small):
+        thread.join()
+    assert outcomes == ["overloaded", "capacity"], "nothing was released, and nothing had to be"
+
+
+def test_an_outcome_after_the_end_frees_nothing_twice() -> None:
+    budget = InFlightBudget("default/t", 100, lock := threading.Lock())
+    with lock:
+        budget.add(50)
+        budget.close()
+        budget.release(50)
+        budget.add(7)
+    assert budget.used == 0

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+from smq_core.model.entities import SealedSegment, SealOutcome, Segment
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
@@ -37,6 +42,7 @@ async def test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero() 
         fleet.write(layout.uid, right, 4)
         await wait_until(lambda: first.topics["default/t"].message_count() == 34, what="the reports")
         assert (await listed(first)).ends == {left.name: 30, right.name: 4}
+        _check_a_sealed_segment_in_the_layout(first.topics["default/t"], left)
 
         await first.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[left.name]))
         await wait_until(lambda: left.name in first.topics["default/t"].sealed, what="the seal")
@@ -77,3 +83,24 @@ async def test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messa
         await wait_until(lambda: managed.topic is not None and managed.topic.uid == "another", what="the other topic")
         await wait_until(lambda: managed.message_count() is not None, what="its count")
         assert managed.message_count() == 0
+
+
+def _check_a_sealed_segment_in_the_layout(managed: ManagedTopic, segment: Segment) -> None:
+    """It is counted once, to the end that its seal chunk says: what was acked after it is lost."""
+    seen = copy.copy(managed)
+    assert seen.reconciler is not None
+    outcome = SealOutcome(segment.name, 25)
+    reconciler: Any = SimpleNamespace(
+        layout=seen.layout,
+        watermarks=seen.reconciler.watermarks,
+        outcome=lambda name: outcome if name == segment.name else None,
+    )
+    seen.reconciler = reconciler
+    assert seen.readable_ends()[segment.name] == 25 and seen.message_count() == 29
+    seen.sealed, seen.index_changes = {segment.name: sealed(segment, outcome)}, seen.index_changes + 1
+    assert seen.message_count() == 29
+
+
+def sealed(segment: Segment, outcome: SealOutcome) -> SealedSegment:
+    number, because = segment.number, segment.opened_because
+    return SealedSegment(segment.name, number, segment.range, outcome.end, (), (), because, because, 0, 1)
