@@ -22,6 +22,9 @@ PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate
 # `make e2e CLUSTER=kind` uses kind in place of the project's own cluster.
 CLUSTER ?= own
 
+# Finds mistakes in the workflows of the forge; Go fetches and builds it once
+ACTIONLINT = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
 # More arguments for pytest, e.g. `make test ARGS="-k chain -x"`. WORKERS=0 runs the tests one after the other. There are
 # more workers than cores because many tests wait for processes most of their time. Folders that take long begin first
 # (tests/support/scheduling.py), and the short files at the end keep all workers busy.
@@ -36,8 +39,8 @@ IMAGE_PACKAGES = docker.io
 CHAOS_PACKAGES = e2fsprogs iproute2 nftables util-linux
 SPARK_PACKAGES = openjdk-17-jre-headless maven
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench bench-spark chaos e2e \
-	chaos-packages spark-packages spark-jars cluster-packages image-packages cluster-build pins clean \
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary lint-workflows format test test-quick mutations demo bench bench-spark chaos e2e \
+	chaos-packages spark-packages spark-jars cluster-packages image-packages cluster-build dist pins clean \
 	reference reference-check docs
 
 help: ## show this list
@@ -60,8 +63,8 @@ gen: $(STAMP) ## generate the protobuf stubs
 gen-check: $(STAMP) ## fail if the generated stubs differ from the .proto files
 	$(PY) tools/gen.py --check
 
-lint: $(STAMP) ## ruff, mypy, import layers, retired words, generated files; all of them, even if one fails
-	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary gen-check reference-check
+lint: $(STAMP) ## ruff, mypy, import layers, retired words, workflows, generated files; all of them, even if one fails
+	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary lint-workflows gen-check reference-check
 
 lint-ruff: $(STAMP)
 	$(VENV)/bin/ruff check .
@@ -77,6 +80,12 @@ lint-imports: $(STAMP)
 
 lint-vocabulary: $(STAMP)
 	$(PY) tools/check_vocabulary.py
+
+# actionlint is a program in Go: where Go is not there, only zizmor runs.
+lint-workflows: $(STAMP)
+	$(VENV)/bin/zizmor --offline --no-progress --quiet .github/workflows
+	@if command -v go >/dev/null; then go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml; \
+		else echo "actionlint needs Go, which is not installed; only zizmor looked at the workflows" >&2; fi
 
 format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff check --fix .
@@ -142,6 +151,9 @@ reference-check: $(STAMP)
 docs: reference-check ## build the documentation as a site in build/site; broken links are errors
 	@$(PY) -c 'import mkdocs, mkdocstrings' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	$(PY) -m mkdocs build --strict
+
+dist: $(STAMP) ## a release in dist/: wheel, sdist, chart, the images' build contexts, SBOMs, checksums; the same bytes for a commit
+	$(PY) tools/dist.py $(ARGS)
 
 pins: $(STAMP) ## pin what goes into the images (requirements/); UPGRADE=--upgrade takes newer versions
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
