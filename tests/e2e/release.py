@@ -18,7 +18,7 @@ from e2e.images import product
 from e2e.kind.kind import KindCluster
 from support.kube.chart import CHART, merged
 from support.kube.client import KubeClient
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 NAME = "smq"
 SPACE = "queue"
@@ -64,27 +64,27 @@ class Release:
         self.kube.apply(namespace)
         with self._helm() as (config, chart):
             if any(found["name"] == NAME for found in config.list()):
-                config.upgrade(chart, NAME, self.values, timeout=300)
+                config.upgrade(chart, NAME, self.values, timeout=int(HANG_GUARD))
                 if not os.environ.get("SMQ_E2E_KEEP_IMAGES"):
                     self.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment")
             else:
-                config.install(chart, NAME, self.values, timeout=300)
+                config.install(chart, NAME, self.values, timeout=int(HANG_GUARD))
         self.wait_ready()
 
     def upgrade(self, changed: Mapping[str, Any], folder: Path = CHART) -> None:
         """``helm upgrade`` with other values, to the chart in ``folder``; a mapping replaces only what it names."""
         with self._helm(folder) as (config, chart):
-            config.upgrade(chart, NAME, merged(self.values, changed), timeout=300)
+            config.upgrade(chart, NAME, merged(self.values, changed), timeout=int(HANG_GUARD))
 
     def test(self) -> str:
         """``helm test``. Raises HelmError; returns the log of its Pod."""
         with self._helm() as (config, _):
-            config.test(NAME, timeout=300)
+            config.test(NAME, timeout=int(HANG_GUARD))
         return ""
 
     def uninstall(self) -> None:
         with self._helm() as (config, _):
-            config.uninstall(NAME, timeout=300)
+            config.uninstall(NAME, timeout=int(HANG_GUARD))
 
     def wait_ready(self) -> None:
         """A leader leads, and as many brokers as there are to be at least are ready. Fails with what Pods say."""

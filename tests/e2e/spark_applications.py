@@ -68,7 +68,7 @@ class SparkApplications:
         self._kubeconfig.write_text(json.dumps(config))
 
     def uninstall(self) -> None:
-        self._kube.kubectl("delete", "namespace", SPACE, "--ignore-not-found", "--timeout=280s")
+        self._kube.kubectl("delete", "namespace", SPACE, "--ignore-not-found")
 
     def example(self, stem: str) -> dict[str, str]:
         """The settings of an application in examples/spark/apache, which name its Pod templates."""
@@ -111,7 +111,7 @@ class SparkApplications:
         except BaseException as error:
             raise AssertionError(f"{error}\n{self.describe(name)}") from error
         finally:
-            self._kube.kubectl("-n", SPACE, "delete", "pod", name, "--ignore-not-found", "--timeout=280s")
+            self._kube.kubectl("-n", SPACE, "delete", "pod", name, "--ignore-not-found")
 
     def finish(self, name: str) -> str:
         """Waits until the driver has ended. Its log; fails with the end of it if the driver failed."""

@@ -16,7 +16,7 @@ from e2e.images import spark as spark_image
 from e2e.images.spark_operator import REPOSITORY
 from e2e.spark_applications import EXAMPLES, SMALL, SPACE
 from support.kube.client import KubeClient
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 API = "sparkoperator.k8s.io/v1beta2"
 NAME = NAMESPACE = "spark-operator"
@@ -38,16 +38,16 @@ class SparkOperator:
         """By Helm, then examples/spark/kubeflow-rbac.yaml by kubectl. Returns when its Pods are ready."""
         chart = SPARK_OPERATOR.source() / "charts" / "spark-operator-chart"
         with self._helm() as config:
-            config.install(str(chart), NAME, VALUES, timeout=300, create_namespace=True, wait="legacy")
+            config.install(str(chart), NAME, VALUES, timeout=int(HANG_GUARD), create_namespace=True, wait="legacy")
         self._kube.kubectl("-n", SPACE, "apply", "-f", str(EXAMPLES / "kubeflow-rbac.yaml"))
 
     def uninstall(self) -> None:
         """With its definitions, which Helm leaves."""
         with self._helm() as config:
-            config.uninstall(NAME, timeout=300)
+            config.uninstall(NAME, timeout=int(HANG_GUARD))
         found = self._kube.kubectl("get", "crd", "-o", "name").split()
         self._kube.kubectl("delete", *(name for name in found if name.endswith(".sparkoperator.k8s.io")))
-        self._kube.kubectl("delete", "namespace", NAMESPACE, "--timeout=280s")
+        self._kube.kubectl("delete", "namespace", NAMESPACE)
 
     def apply(self, stem: str, name: str, arguments: Sequence[str], settings: Mapping[str, str], **spec: Any) -> None:
         """An example with what a user changes: names, image and settings; ``spec`` is what else. Strict, as kubectl."""
@@ -90,7 +90,7 @@ class SparkOperator:
         except BaseException as error:
             raise AssertionError(f"{error}\n{self.describe()}") from error
         finally:
-            self._kube.kubectl("-n", SPACE, "delete", kind, name, "--timeout=280s")
+            self._kube.kubectl("-n", SPACE, "delete", kind, name)
 
     def describe(self) -> str:
         """What is there, and the ends of all logs, for a test that failed."""

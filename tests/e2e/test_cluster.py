@@ -21,7 +21,7 @@ from e2e.cluster.image import DockerArchive
 from support.kube.client import KubeClient, documents
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800, func_only=True)]
 IMAGE = "localhost/echo:1"
 SERVER = """
 import http.server, os
@@ -89,7 +89,7 @@ def kube(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> KubeClie
     client.install_crds(list(documents(Path(__file__).parents[2] / "crds")))
     for resource in yaml.safe_load_all(WORKLOAD):
         client.create(resource)
-    client.kubectl("rollout", "status", "deployment/echo", "--timeout=280s")
+    client.kubectl("rollout", "status", "deployment/echo")
     return client
 
 
@@ -109,8 +109,8 @@ def test_a_service_is_found_by_name_and_leads_to_pods_of_both_nodes(kube: KubeCl
 
 
 def test_a_drain_moves_pods_and_a_dead_node_is_noticed(kube: KubeClient, cluster: Cluster) -> None:
-    kube.kubectl("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=280s")
-    kube.kubectl("rollout", "status", "deployment/echo", "--timeout=280s")
+    kube.kubectl("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data")
+    kube.kubectl("rollout", "status", "deployment/echo")
     assert {p["spec"]["nodeName"] for p in kube.list("v1", "Pod", "default", fieldSelector="status.phase=Running")} == {
         "node1"
     }

@@ -10,7 +10,7 @@ from e2e.release import SPACE, Release, unique
 from smq_storage.object_store.store import Store, StoreSettings
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800, func_only=True)]
 SPEC = {"partitions": 16, "segments": {"min": 2}, "flush": {"interval": "1s"}}
 
 

@@ -10,7 +10,7 @@ from e2e.load import load
 from e2e.release import Release, unique
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800, func_only=True)]
 SPEC = {
     "partitions": 64,
     "segments": {"min": 1, "max": 8},

@@ -14,7 +14,7 @@ from e2e.images import spark
 from e2e.images.engine import Engine, NoEngine
 from e2e.images.product import PARTS, archives, name, without_docker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800, func_only=True)]
 LARGEST_MIB = {"broker": 450, "operator": 520}
 LARGEST_SPARK_MB = 1300
 SPARK_PROGRAM = """

@@ -13,7 +13,7 @@ from e2e.kubectl_plugin import KubectlPlugin
 from e2e.release import SPACE, Release, unique
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800, func_only=True)]
 
 
 def test_a_consumer_goes_on_when_the_brokers_are_replaced(release: Release, tmp_path: Path) -> None:

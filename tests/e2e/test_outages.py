@@ -11,7 +11,7 @@ from e2e.load import load
 from e2e.release import Release, unique
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800, func_only=True)]
 SPEC = {"partitions": 64, "segments": {"min": 4, "max": 8}, "flush": {"interval": "1s"}}
 AWAY = 30.0
 

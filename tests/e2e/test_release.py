@@ -15,7 +15,7 @@ from e2e.release import SPACE, Release, condition, is_ready, unique
 from support.data.message_ledger import MessageLedger, check_deliveries, read_back
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800, func_only=True)]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topics"
 SPEC = {"partitions": 64, "segments": {"min": 4, "max": 8}, "flush": {"interval": "1s"}}
 ROUND_TRIP = """
@@ -98,7 +98,7 @@ def test_brokers_are_restarted_one_by_one_under_load(release: Release) -> None:
     began = time.monotonic()
     with load(release, name) as running:
         release.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment/smq-broker")
-        release.kube.kubectl("-n", SPACE, "rollout", "status", "deployment/smq-broker", "--timeout=280s")
+        release.kube.kubectl("-n", SPACE, "rollout", "status", "deployment/smq-broker")
         release.wait_ready()
     after = {pod["metadata"]["uid"] for pod in release.pods("broker")}
     print(f"rolled {len(after)} brokers in {time.monotonic() - began:.0f} s: longest stall {running.stall:.2f} s")

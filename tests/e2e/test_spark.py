@@ -14,7 +14,7 @@ from e2e.spark_applications import SparkApplications, documented_settings
 from smq_core.errors import SmqError
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800, func_only=True)]
 
 
 def test_a_stream_goes_on_while_the_brokers_are_replaced(release: Release, spark: SparkApplications) -> None:

@@ -15,7 +15,7 @@ from e2e.spark_applications import SparkApplications
 from e2e.spark_operator import SparkOperator
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800, func_only=True)]
 
 
 @pytest.fixture(scope="module")

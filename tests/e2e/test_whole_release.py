@@ -35,7 +35,7 @@ KILLS = int(os.environ.get("SMQ_WHOLE_RELEASE_KILLS", "2"))
 PER_SECOND = 400
 SPEC = {"partitions": 64, "segments": {"min": 2, "max": 4}, "flush": {"interval": "10s"}}
 LABEL = "seaweedmq.io/component=broker"
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800 + 300 * KILLS)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800 + 300 * KILLS, func_only=True)]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import yaml
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import load_kube_config
 
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 Resource = Mapping[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -139,7 +139,9 @@ class KubeClient:
         # A cache beside the kubeconfig: in the usual place it would speak of whatever cluster had this port before.
         own = ["--kubeconfig", str(self.kubeconfig), "--cache-dir", str(self.kubeconfig.parent / "kubectl-cache")]
         command = [str(self._kubectl or "kubectl"), *own, *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=300).stdout
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=True, timeout=HANG_GUARD
+        ).stdout
 
     def path(self, resource: Resource) -> str:
         return f"{self._collection(resource)}/{resource['metadata']['name']}"
