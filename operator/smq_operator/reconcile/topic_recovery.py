@@ -1,4 +1,4 @@
-"""Writes a lost ``_layout.json`` or ``_current.json`` of a topic anew, on request: `smq topic recover`.
+"""Writes a topic's lost ``_layout.json``, ``_current.json`` or ``_topic.json`` anew, on request: `smq topic recover`.
 
 Documents are only created, never replaced. So a file that was restored meanwhile wins.
 """
@@ -30,7 +30,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import segment_from_pb, topic_from_pb
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.layouts import put_layout, read_layout
-from smq_storage.catalog.topics import put_current, read_current, read_topic
+from smq_storage.catalog.topics import put_current, put_topic, read_current, read_topic
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.verification.lost_layout import living_uids, read_traces
@@ -73,8 +73,8 @@ class TopicRecovery:
         uid, lacks_current = await self._find_uid(managed, report)
         topic = await self.store.run(read_topic, managed.name, uid)
         if topic is None:
-            path = paths.topic_json(managed.name, uid)
-            raise InvalidRequest(f"{path} is missing, too, and it cannot be rebuilt: restore it from a backup")
+            topic = await self._topic(managed, uid, report)
+            report.writes.append(f"{paths.topic_json(managed.name, uid)}: {_specified(topic)}")
         layout = None
         if await self.store.run(read_layout, managed.name, uid) is None:
             layout = await self._layout(managed, topic, report)
@@ -82,7 +82,9 @@ class TopicRecovery:
         if lacks_current:
             report.writes.append(f"{paths.current(managed.name)}: uid {uid}")
         if not report.writes:
-            raise InvalidRequest(f"the layout and the uid of topic {managed.name} are there: nothing was changed")
+            raise InvalidRequest(
+                f"no document of topic {managed.name} is missing that can be rebuilt: nothing was changed"
+            )
         if preview:
             return report
         if report.unknown and not accept_loss:
@@ -114,13 +116,28 @@ class TopicRecovery:
         report.found.append(f"{managed.name}/{uids[0]} has the topic's data")
         return uids[0], True
 
+    async def _topic(self, managed: ManagedTopic, uid: str, report: RecoveryReport) -> Topic:
+        """What never changes of the topic: partitions, key and first columns. Its manifest has the rest."""
+        if managed.topic is not None and managed.topic.uid == uid:
+            report.found.append("this leader has the topic's spec in memory")
+            return managed.topic
+        for opened in await self._query_brokers(uid, report):
+            # Brokers know the columns of their segment's version, and the document has those of the first version.
+            if not opened.topic.schema or opened.segment.schema_version == 0:
+                report.found.append(f"{opened.segment.name} is hosted with the topic's spec")
+                return topic_from_pb(opened.topic)
+        raise InvalidRequest(
+            f"{paths.topic_json(managed.name, uid)} is missing, and no broker has a segment with the topic's first "
+            "columns: start the brokers that hosted the topic, or restore the file from a backup"
+        )
+
     async def _layout(self, managed: ManagedTopic, topic: Topic, report: RecoveryReport) -> Layout:
         writer = uuid.uuid4().hex
         known = managed.layout
         if known is not None and known.uid == topic.uid:
             report.found.append("this leader has the layout in memory")
             return replace(known, version=known.version + 1, writer=writer)
-        hosted, schemas = await self._query_brokers(topic, report)
+        hosted, schemas = self._hosted(await self._query_brokers(topic.uid, report))
         traces = replace(await self.store.run(read_traces, topic), hosted=hosted, schemas=schemas)
         report.found.append(f"{len(traces.sealed)} sealed segments in the index")
         placer = Placer(self.assignments.views())
@@ -132,29 +149,33 @@ class TopicRecovery:
         report.unknown += rebuilt.unknown
         return rebuilt.layout
 
-    async def _query_brokers(
-        self, topic: Topic, report: RecoveryReport
-    ) -> tuple[dict[str, Segment], dict[int, TopicSchema]]:
-        """The segments that brokers have of the topic, also in journals, and the schemas of these."""
+    async def _query_brokers(self, uid: str, report: RecoveryReport) -> list[pb.OpenSegment]:
+        """The segments that brokers have of the topic, also in journals."""
         now = self.clock()
         running = [broker for broker in self.registry.all() if broker.terminated is None]
         alive = [broker for broker in running if broker.liveness(now) is Liveness.ALIVE]
-        answers = await asyncio.gather(*(self._query(broker, topic) for broker in alive))
+        answers = await asyncio.gather(*(self._query(broker, uid) for broker in alive))
         unresponsive = [broker for broker in running if broker not in alive]
         unresponsive += [broker for broker, answer in zip(alive, answers, strict=True) if answer is None]
-        report.found += [f"broker {broker.replica.broker} does not answer" for broker in unresponsive]
+        lines = [f"broker {broker.replica.broker} does not answer" for broker in unresponsive]
+        report.found += [line for line in lines if line not in report.found]
+        return [it for answer in answers if answer is not None for it in answer.segments]
+
+    @staticmethod
+    def _hosted(found: Iterable[pb.OpenSegment]) -> tuple[dict[str, Segment], dict[int, TopicSchema]]:
+        """The segments, and the schemas of these."""
         hosted: dict[str, Segment] = {}
         schemas: dict[int, TopicSchema] = {}
-        for opened in (it for answer in answers if answer is not None for it in answer.segments):
+        for opened in found:
             segment = segment_from_pb(opened.segment)
             hosted[segment.name] = segment
             version = segment.schema_version
             schemas[version] = TopicSchema(version, topic_from_pb(opened.topic).spec.schema)
         return hosted, schemas
 
-    async def _query(self, broker: Broker, topic: Topic) -> pb.HostedSegments | None:
+    async def _query(self, broker: Broker, uid: str) -> pb.HostedSegments | None:
         try:
-            request = pb.HostedSegmentsRequest(uid=topic.uid)
+            request = pb.HostedSegmentsRequest(uid=uid)
             body = await self.brokers.call(broker.replica, "segments", request, timeout=BROKER_TIMEOUT_SECONDS)
         except SmqError as error:
             log.warning("recovery.no_answer", broker=broker.replica.broker, message=error.message)
@@ -165,11 +186,18 @@ class TopicRecovery:
         self, store: Store, topic: Topic, layout: Layout | None, lacks_current: bool, uid_is_external: bool
     ) -> None:
         # The uid comes last, because the leader leads the topic as soon as it is there.
+        if read_topic(store, topic.name, topic.uid) is None:
+            put_topic(store, topic)
         if layout is not None:
             put_layout(store, layout, None, self.retry_policy)
             sealed_index.create_first_page(store, topic.name, topic.uid, self.retry_policy)
         if lacks_current:
             put_current(store, topic.name, topic.uid, None, self.retry_policy, self.owner(), uid_is_external)
+
+
+def _specified(topic: Topic) -> str:
+    columns = ", ".join(column.name for column in topic.spec.schema)
+    return f"{topic.spec.partitions} partitions; " + (f"the columns {columns}" if columns else "no columns")
 
 
 def _described(layout: Layout) -> str:

@@ -601,6 +601,14 @@ MUTATIONS = (
         (f"{TEST_LOST}::test_a_recover_that_may_lose_messages_needs_consent",),
     ),
     Mutation(
+        "take_later_columns_for_the_first",
+        "A lost spec is rebuilt with the topic's first columns alone, because the oldest segments have them.",
+        "operator/smq_operator/reconcile/topic_recovery.py",
+        "            if not opened.topic.schema or opened.segment.schema_version == 0:\n",
+        "            if True:\n",
+        (f"{TEST_LOST}::test_later_columns_are_not_taken_for_the_first_ones",),
+    ),
+    Mutation(
         "recover_segments_that_no_broker_has_as_whole",
         "A segment that no broker has may have lost messages.",
         "core/smq_core/reconcile/layout_recovery.py",

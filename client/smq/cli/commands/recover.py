@@ -1,4 +1,4 @@
-"""`smq topic recover`: writes a lost layout or uid of a topic anew."""
+"""`smq topic recover`: writes a lost layout, uid or spec of a topic anew."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def recover(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Write a topic's _layout.json or _current.json anew, after it was deleted by mistake.
+    """Write a topic's _layout.json, _current.json or _topic.json anew, after it was deleted by mistake.
 
     The leader rebuilds it from the index, the chunk files, and what brokers have in memory and in journals. It never
     replaces a document that exists, and it never uses the name of a segment again. Start all brokers first.

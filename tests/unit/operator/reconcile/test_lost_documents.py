@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from smq_core.model.entities import Column, Topic, TopicSpec
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.catalog.topics import read_current
+from smq_storage.catalog.layouts import read_layout
+from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
@@ -107,7 +111,11 @@ def test_no_broker_hosts_a_topic_that_is_unknown() -> None:
 
 def delete_documents(it: OneTopic, uid: str, *kinds: str) -> None:
     for kind in kinds:
-        it.store.delete(paths.layout(NAME, uid) if kind == "layout" else paths.current(NAME))
+        it.store.delete(
+            {"layout": paths.layout(NAME, uid), "current": paths.current(NAME), "spec": paths.topic_json(NAME, uid)}[
+                kind
+            ]
+        )
 
 
 async def recover(leader: LeaderInMemory, **options: bool) -> lpb.RecoverTopicReply:
@@ -122,7 +130,11 @@ def rows_of(store: Store, uid: str) -> dict[str, int]:
     return {entry.name: entry.end for entry in sealed_index.read(store, NAME, uid)}
 
 
-@pytest.mark.parametrize("kinds", [("layout",), ("current",), ("layout", "current")], ids=["layout", "uid", "both"])
+@pytest.mark.parametrize(
+    "kinds",
+    [("layout",), ("current",), ("spec",), ("layout", "current"), ("spec", "layout", "current")],
+    ids=["layout", "uid", "spec", "layout and uid", "all"],
+)
 @virtual_time
 async def test_a_lost_document_is_rebuilt_with_what_journals_hold(kinds: tuple[str, ...]):
     it = OneTopic()
@@ -132,6 +144,7 @@ async def test_a_lost_document_is_rebuilt_with_what_journals_hold(kinds: tuple[s
         topic, layout = leader.topics[NAME].topic, leader.topics[NAME].layout
         assert topic is not None and layout is not None
         it.fleet.write(topic.uid, layout.segments[0], 7)
+        spec = bytes(it.store.get(paths.topic_json(NAME, topic.uid)).data)
     it.fleet.restart(next(iter(it.fleet.brokers.values())))
     delete_documents(it, topic.uid, *kinds)
     later = it.leader()
@@ -146,6 +159,7 @@ async def test_a_lost_document_is_rebuilt_with_what_journals_hold(kinds: tuple[s
         await wait_until(lambda: later.topics[NAME].is_stable and later.tasks.idle)
         await wait_until(lambda: rows_of(it.store, topic.uid) == {layout.segments[0].name: 7})
         assert not later.topics[NAME].lost_ranges() and not later.tasks.problems.all()
+        assert bytes(it.store.get(paths.topic_json(NAME, topic.uid)).data) == spec
         with pytest.raises(RpcAborted, match="nothing was changed"):
             await recover(later)
 
@@ -166,6 +180,50 @@ async def test_a_recover_that_may_lose_messages_needs_consent():
         await wait_until(lambda: leader.topics[NAME].is_stable and leader.tasks.idle)
         await wait_until(lambda: rows_of(it.store, uid) == {"t-0-16-0": 0})
         assert leader.topics[NAME].lost_ranges()["t-0-16-0"].upto == 3, "the group has read three messages of it"
+
+
+@virtual_time
+async def test_a_spec_that_no_broker_knows_is_not_made_up():
+    it = OneTopic()
+    uid = await it.create()
+    delete_documents(it, uid, "spec")
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].unreadable is not None)
+        with pytest.raises(RpcAborted, match="no broker has a segment with the topic's first columns"):
+            await recover(leader, accept_loss=True)
+        assert not any(found.path == paths.topic_json(NAME, uid) for found in it.store.list(""))
+
+
+@virtual_time
+async def test_later_columns_are_not_taken_for_the_first_ones():
+    it = OneTopic()
+    it.platform.add_topic(NAME, replicas=1, schema=(Column("n", "int64"),))
+    uid = await it.create()
+    delete_documents(it, uid, "spec")
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].unreadable is not None)
+        found = read_layout(it.store, NAME, uid)
+        assert found is not None
+        (broker,) = it.fleet.brokers.values()
+        changed = Topic(NAME, uid, TopicSpec(partitions=16, schema=(Column("n", "int64"), Column("later", "string"))))
+        broker.open(changed, replace(found[0].segments[0], schema_version=1))
+        with pytest.raises(RpcAborted, match="no broker has a segment with the topic's first columns"):
+            await recover(leader)
+
+
+@virtual_time
+async def test_a_spec_that_vanishes_under_a_leader_comes_back_from_its_memory():
+    it = OneTopic()
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].is_stable and leader.tasks.idle)
+        topic = leader.topics[NAME].topic
+        assert topic is not None
+        delete_documents(it, topic.uid, "spec")
+        assert "this leader has the topic's spec in memory" in (await recover(leader)).found
+        assert read_topic(it.store, NAME, topic.uid) == topic
 
 
 @virtual_time
