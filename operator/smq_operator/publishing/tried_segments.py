@@ -82,7 +82,9 @@ def _last_sequence(store: Store, topic: Topic, entry: SealedSegment, app: AppSta
         raise StoreUnavailable(f"the filer does not return the seal chunk of {entry.name} at {entry.end}")
     last = last_sequence(info.producers, app)
     if last is None and info.forgotten_upto:
-        return _last_in_chain(store, topic, entry.name, app)[0]
+        last, end = _last_in_chain(store, topic, entry.name, app)
+        if end < entry.end:  # a chunk behind it may have batches of this app
+            raise StoreUnavailable(f"the filer does not return the chunk of {entry.name} at {end}")
     return -1 if last is None else last
 
 

@@ -117,6 +117,14 @@ MUTATIONS = (
         (f"{TEST_PUBLISHER}::test_what_this_call_has_committed_is_published_by_it",),
     ),
     Mutation(
+        "believe_a_walk_that_ends_early",
+        "A sealed segment that has forgotten producers is read up to its end.",
+        TRIED,
+        "        if end < entry.end:",
+        "        if False:",
+        (f"{TEST_TRIED}::test_a_sealed_segment_with_forgotten_producers_is_checked_up_to_its_end",),
+    ),
+    Mutation(
         "return_the_last_version_of_an_older_answer",
         "The leader proves that the last version which it returns is the newest.",
         SERVICE,

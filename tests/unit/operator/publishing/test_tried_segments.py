@@ -7,15 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from smq_core.errors import Unavailable
+from smq_core.errors import StoreUnavailable, Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicFile, LayoutMark, claim_app, commit_version, complete_version
-from smq_core.model.entities import RemovedSegment, Topic
+from smq_core.model.entities import ChunkInfo, RemovedSegment, Topic
 from smq_operator.publishing.tried_segments import last_sequence_before_forgotten, read_tried_segments
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.atomic_publishes import change_publishes
+from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoredObject, open_store
-from support.data.sealed_topic import END, make_topic, segment_name
+from support.data.sealed_topic import END, ROWS, make_topic, segment_name
 
 RETRY = RetryPolicy(5.0)
 SEALED, OPEN = 0, 1
@@ -109,4 +110,17 @@ def test_a_removed_segment_that_is_younger_than_the_commit_had_rows() -> None:
     publish = CommittedPublish(LayoutMark(1, (), SEALED))
     publish.remove()
     with pytest.raises(Unavailable, match="fit together"):
+        publish.read()
+
+
+def test_a_sealed_segment_with_forgotten_producers_is_checked_up_to_its_end() -> None:
+    """A GET that finds no chunk ends the walk too early; batches behind it would be written twice."""
+    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+    store, name = publish.store, segment_name(SEALED)
+    chain = ChunkChain(store, publish.topic.name, publish.topic.uid, name)
+    store.delete(chain.path(END))
+    chain.put_seal(ChunkInfo(name, END, 0, "w", "seal", sealed=True, forgotten_upto=1))
+    assert publish.read().last_sequences == {SEALED: -1}
+    store.delete(chain.path(ROWS))
+    with pytest.raises(StoreUnavailable, match=f"does not return the chunk of {name} at {ROWS}"):
         publish.read()
