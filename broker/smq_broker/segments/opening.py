@@ -72,8 +72,8 @@ class SegmentOpener:
         ``topic.spec.schema`` has the columns of the segment's schema version, the only ones that the segment accepts.
         References to uploads older than ``max_upload_age`` are rejected; 0 if the leader does not say.
 
-        Raises InvalidRequest (the segment has no replica at this incarnation), NotHosted (for good: the segment was
-        hosted or refused before), Overloaded, Unavailable (this broker is draining, or cannot start threads).
+        Raises InvalidRequest (the segment has no replica at this incarnation, or is open with another key), NotHosted
+        (for good: it was hosted or refused before), Overloaded, Unavailable (this broker drains, or starts no threads).
         """
         incarnation = self._registry.incarnation
         if all(r.incarnation != incarnation for r in segment.replicas):
@@ -91,6 +91,12 @@ class SegmentOpener:
                 "segment.opened", primary=hosted.is_primary, state=hosted.machine.state.value, credit=hosted.credit
             )
             self._on_change()
+        elif hosted.topic.spec.key != topic.spec.key:
+            # A topic's key never changes. Settings of the flush do, for the segments that are opened afterwards.
+            raise InvalidRequest(
+                f"{segment.name} is open with the key column {hosted.topic.spec.key}, not {topic.spec.key}: if this "
+                "request came from the leader, drain this broker, so that a new segment has the key that is stored"
+            )
         return hosted
 
     def _create(self, topic: Topic, segment: Segment) -> HostedSegment:

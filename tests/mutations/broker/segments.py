@@ -31,6 +31,14 @@ SHUTDOWN = "broker/smq_broker/shutdown.py"
 TEST_SHUTDOWN = "tests/unit/broker/segments/test_leaving.py"
 
 MUTATIONS = (
+    Mutation(
+        "open_a_segment_again_with_another_key",
+        "A request that contradicts the open segment is refused.",
+        OPENING,
+        "elif hosted.topic.spec.key != topic.spec.key:",
+        "elif False:",
+        (f"{TEST_OPENING}::test_an_open_segment_is_not_opened_with_another_key",),
+    ),
     # ---- streams
     Mutation(
         "send_readers_rows_above_the_watermark",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from smq_broker.runtime.threads import spawn_daemon
-from smq_core.errors import Overloaded, Unavailable
+from smq_core.errors import InvalidRequest, Overloaded, Unavailable
 from smq_core.model.entities import Segment, Topic
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.object_store.store import open_store
@@ -171,3 +172,15 @@ def test_a_follower_without_memory_refuses_segments_until_one_is_sealed() -> Non
     refused = segments[len(opened)]
     follower.seal(topic, opened[0])
     follower.opener.open(topic, refused)
+
+
+def test_an_open_segment_is_not_opened_with_another_key() -> None:
+    broker = BrokerParts("b1", open_store("memory://"), {})
+    topic = make_topic()
+    segment = make_segment(topic, broker.replica)
+    hosted = broker.opener.open(topic, segment)
+    quicker = replace(topic, spec=replace(topic.spec, flush_interval=1))
+    assert broker.opener.open(quicker, segment) is hosted, "the settings of the flush may have changed since"
+    other = replace(topic, spec=replace(topic.spec, key="id"))
+    with pytest.raises(InvalidRequest, match="open with the key column None, not id"):
+        broker.opener.open(other, segment)
