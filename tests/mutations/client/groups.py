@@ -28,6 +28,14 @@ TEST_GROUP_END = "tests/unit/client/consuming/test_group_end.py"
 
 MUTATIONS = (
     Mutation(
+        "read_what_this_member_has_returned_again",
+        "What this member has returned counts as read at the end, committed or not.",
+        GROUP_END,
+        "for positions in (committed, own):",
+        "for positions in (committed,):",
+        (f"{TEST_GROUP_END}::test_a_living_segment_that_no_broker_reports_may_have_more",),
+    ),
+    Mutation(
         "give_up_a_commit_that_leaves_segments_out",
         "A commit goes on while each refusal names segments of others.",
         MEMBERSHIP,

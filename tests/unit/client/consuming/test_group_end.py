@@ -28,6 +28,7 @@ def state(flushed: Mapping[str, int]) -> TopicState:
 def test_a_living_segment_that_no_broker_reports_may_have_more() -> None:
     assert has_read_all(state({FIRST: 2}), {FIRST: 2}, {})
     assert not has_read_all(state({FIRST: 2}), {FIRST: 1}, {})
+    assert has_read_all(state({FIRST: 2}), {FIRST: 1}, {FIRST: 2}), "this member has returned it, and will commit it"
     assert not has_read_all(state({}), {FIRST: 2}, {}), "its end is that of its files"
 
 
