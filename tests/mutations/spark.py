@@ -235,4 +235,12 @@ MUTATIONS = (
         "        if False:\n",
         (f"{TESTS}/test_stream_positions.py::test_a_checkpoint_of_another_topic_is_refused",),
     ),
+    Mutation(
+        "count_the_bytes_of_former_uploads",
+        "An upload has as many rows as one may have, also after another one.",
+        "spark/pyspark_smq/sink/staging.py",
+        "            collected, size = [], 0\n        collected",
+        "            collected = []\n        collected",
+        (f"{TESTS}/test_staging.py::test_no_part_is_larger_than_an_upload",),
+    ),
 )

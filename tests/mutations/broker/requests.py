@@ -295,4 +295,21 @@ MUTATIONS = (
         "if False:",
         ("tests/unit/broker/journal/test_journal.py::test_a_file_that_is_too_large_is_not_read",),
     ),
+    # ---- the flusher
+    Mutation(
+        "plan_a_chunk_beside_one_that_may_be_there",
+        "A chunk that may have been written stays in flight, whatever failed.",
+        "broker/smq_broker/segments/flusher.py",
+        "if hosted.flush_schedule.unconfirmed_chunk is None:\n                    machine.chunk_failed()",
+        "machine.chunk_failed()",
+        (f"{TEST_FLUSHER}::test_a_chunk_whose_write_failed_by_a_mistake_stays_in_flight",),
+    ),
+    Mutation(
+        "leave_fenced_segments_unsealed",
+        "A broker that leaves waits until its fenced segments are sealed.",
+        "broker/smq_broker/segments/flusher.py",
+        "                elif machine.state is ReplicaState.FENCED:\n                    waiting.append(hosted.name)\n",
+        "",
+        (f"{TEST_FLUSHER}::test_a_broker_that_leaves_waits_for_the_seal_of_a_fenced_segment",),
+    ),
 )

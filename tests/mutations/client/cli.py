@@ -405,4 +405,12 @@ MUTATIONS = (
         "node = entry[1]",
         ("tests/unit/cli/formats/test_manifest_files.py::test_each_mistake_of_a_manifest_has_its_own_line",),
     ),
+    Mutation(
+        "commit_what_a_broken_file_had",
+        "After a write that failed nothing is committed, because nobody knows what the file has.",
+        "client/smq/cli/files/message_writer.py",
+        "            if not self._writes:\n                self._commit_if_possible(consumer)\n            elif",
+        "            self._commit_if_possible(consumer)\n            if self._writes and",
+        ("tests/unit/cli/test_consume.py::test_nothing_of_a_file_that_broke_is_committed",),
+    ),
 )

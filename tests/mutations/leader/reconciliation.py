@@ -693,22 +693,6 @@ MUTATIONS = (
         (f"{TEST_TRIM}::test_the_leader_plans_a_trim_and_refuses_the_future",),
     ),
     Mutation(
-        "end_a_trim_after_one_pass",
-        "A trim of more segments than one pass removes is repeated.",
-        TRIM,
-        "len(removals) == MAX_SEGMENTS_PER_PASS",
-        "len(removals) > MAX_SEGMENTS_PER_PASS",
-        (f"{TEST_TRIM}::test_a_trim_of_many_segments_says_that_there_are_more",),
-    ),
-    Mutation(
-        "trim_by_the_limit_of_bytes",
-        "A trim removes by its time alone.",
-        TRIM,
-        "        retention_bytes=None,\n",
-        "",
-        (f"{TEST_TRIM}::test_a_limit_of_bytes_is_for_retention_alone",),
-    ),
-    Mutation(
         "count_a_segment_twice_when_it_is_sealed",
         "A sealed segment that is still in the layout is counted once.",
         MANAGED_TOPIC,

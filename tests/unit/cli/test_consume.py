@@ -105,6 +105,26 @@ def test_what_could_not_be_written_is_not_committed(tmp_path: Path, output_forma
     assert consumer.commits == []
 
 
+class BreakingSink(Sink):
+    """As a Parquet file whose second part does not go onto the disk: nobody can read the first part either."""
+
+    flushed = False
+    writes = 0
+
+    def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
+        self.writes += 1
+        if self.writes == 2:
+            raise OSError("the disk is full")
+
+
+def test_nothing_of_a_file_that_broke_is_committed(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    consumer = FakeConsumer(file, 2)
+    with file.open("wb") as stream, pytest.raises(OSError, match="the disk is full"):
+        consume(consumer, BreakingSink(stream))
+    assert consumer.commits == []
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, InvalidRequest])
 def test_what_a_file_has_is_committed_when_the_command_is_ended(tmp_path: Path, error: type[BaseException]) -> None:
     file = tmp_path / "out.parquet"

@@ -22,6 +22,7 @@ def batch(rows: int) -> pa.RecordBatch:
         ([5, 5], [(10, True)]),
         ([5, 5, 1], [(10, False), (1, True)]),
         ([6, 6, 6], [(6, False), (6, False), (6, True)]),
+        ([6, 6, 3, 3], [(6, False), (9, False), (3, True)]),
         ([20, 1], [(20, False), (1, True)]),
     ],
 )

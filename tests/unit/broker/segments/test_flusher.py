@@ -296,3 +296,21 @@ def test_a_write_without_an_answer_counts_before_its_timeout() -> None:
     failure.began()
     failure.answered()
     assert failure.lasting(began + 100) is None
+
+
+def test_a_chunk_whose_write_failed_by_a_mistake_stays_in_flight(stored: StoredSegment) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a mistake")
+
+    stored.append()
+    stored.store.after_put = fail  # it was applied
+    stored.flusher.flush_next()
+    assert stored.hosted.flush_schedule.unconfirmed_chunk is not None
+    assert stored.hosted.machine.chunk_in_flight, "no other chunk is planned for its offsets"
+
+
+def test_a_broker_that_leaves_waits_for_the_seal_of_a_fenced_segment(stored: StoredSegment) -> None:
+    assert stored.flusher.flush_all() == []
+    with stored.hosted as machine:
+        machine.fence()
+    assert stored.flusher.flush_all() == [stored.hosted.name]

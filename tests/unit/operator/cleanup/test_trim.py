@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from smq_core.errors import Unavailable
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup import retention
 from smq_operator.cleanup import trim as trim_module
-from smq_operator.cleanup.retention import StartedSegment, read_consistent
+from smq_operator.cleanup.retention import read_consistent
 from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths, sealed_index
@@ -41,11 +40,10 @@ def trim(
     request: TrimRequest,
     groups: tuple[GroupProgress, ...] = (),
     held: bool = False,
-    started: Collection[StartedSegment] = STARTED,
 ) -> Trim:
     clocks = leader_at(100 * SECOND)
     known = read_consistent(store, topic)
-    return trim_topic(store, topic, request, known, groups, started, clocks, RETRY_POLICY, lambda *_: held)
+    return trim_topic(store, topic, request, known, groups, STARTED, clocks, RETRY_POLICY, lambda *_: held)
 
 
 def names(done: Trim) -> list[str]:
@@ -107,20 +105,6 @@ def test_an_index_that_is_behind_the_layout_is_an_error(store: Store) -> None:
     store.put(paths.index_page(topic.name, topic.uid, 0), b'{"entries": []}')
     with pytest.raises(Unavailable, match="are changing right now"):
         trim(store, topic, TrimRequest(3 * SECOND))
-
-
-def test_a_trim_of_many_segments_says_that_there_are_more(store: Store) -> None:
-    topic, request = make_topic(store, 65, retention_age=None), TrimRequest(90 * SECOND)
-    started = {(HOLDER.incarnation, segment_name(65))}
-    assert [(len(it.removals), it.more) for it in (trim(store, topic, request, started=started) for _ in range(2))] == [
-        (64, True),
-        (1, False),
-    ]
-
-
-def test_a_limit_of_bytes_is_for_retention_alone(store: Store) -> None:
-    topic = make_topic(store, 4, retention_age=None, retention_bytes=1)
-    assert names(trim(store, topic, TrimRequest(3 * SECOND))) == [segment_name(0), segment_name(1)]
 
 
 @virtual_time.virtual_time
