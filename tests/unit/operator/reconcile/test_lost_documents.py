@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from smq_core.model.entities import Column, Topic, TopicSpec
-from smq_operator.brokers.registry import BrokerRegistry
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.layouts import read_layout
@@ -91,6 +90,7 @@ async def test_a_topic_whose_folder_was_deleted_is_not_new_while_brokers_host_it
     async with running_leader(later):
         await wait_until(lambda: NAME in later.topics and later.topics[NAME].unreadable is not None)
         assert "broker b0 hosts segments of it" in later.condition(NAME, "Ready").message
+        assert later.registry.host_of("another uid") == "", "it hosts segments of this topic only"
 
 
 @virtual_time
@@ -103,10 +103,6 @@ async def test_the_first_page_of_the_index_is_created_with_the_layout():
     leader = it.leader()
     async with running_leader(leader):
         await wait_until(lambda: sealed_index.load(it.store, NAME, uid).exists)
-
-
-def test_no_broker_hosts_a_topic_that_is_unknown() -> None:
-    assert BrokerRegistry(FakePlatform()).host_of("uid") == ""
 
 
 def delete_documents(it: OneTopic, uid: str, *kinds: str) -> None:
