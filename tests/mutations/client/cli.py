@@ -33,6 +33,22 @@ TEST_ADVICE = "tests/unit/docs/test_install_advice.py"
 
 MUTATIONS = (
     Mutation(
+        "end_a_trim_after_one_pass",
+        "A trim of many segments is repeated until the leader has no more.",
+        "client/smq/admin.py",
+        "            if not reply.more:\n                return TrimmedTopic(",
+        "            if True:\n                return TrimmedTopic(",
+        ("tests/unit/client/test_trim_topic.py::test_a_trim_goes_on_while_the_leader_says_that_there_is_more",),
+    ),
+    Mutation(
+        "publish_what_follows_an_open_quote_as_one_value",
+        "CSV that ends inside of a quoted field is refused.",
+        "client/smq/cli/files/blocks.py",
+        "        check_end(rest)\n",
+        "",
+        (f"{TEST_CSV}::test_a_quote_that_is_never_closed_does_not_make_records_one_value",),
+    ),
+    Mutation(
         "count_the_rows_of_a_block_of_csv",
         "An error in a CSV names the row of the file.",
         "client/smq/cli/files/csv_rows.py",

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from smq_core.errors import InvalidRequest
+
 BLOCK_BYTES = 4 * 1024 * 1024
 
 CutOf = Callable[[bytes], int]
@@ -18,12 +20,18 @@ def line_blocks(source: IO[bytes]) -> Iterator[bytes]:
 
 
 def record_blocks(source: IO[bytes], delimiter: bytes) -> Iterator[bytes]:
-    """Blocks of whole records of CSV, whose quoted fields may have newlines."""
-    return cut_blocks(source, _RecordCutter(delimiter).cut)
+    """Blocks of whole records of CSV, whose quoted fields may have newlines.
+
+    Raises InvalidRequest if the last of them is not closed.
+    """
+    cutter = _RecordCutter(delimiter)
+    return cut_blocks(source, cutter.cut, cutter.check_end)
 
 
-def cut_blocks(source: IO[bytes], cut: CutOf) -> Iterator[bytes]:
-    """Blocks of whole records as ``cut`` finds them."""
+def cut_blocks(
+    source: IO[bytes], cut: CutOf, check_end: Callable[[bytes], None] = lambda rest: None
+) -> Iterator[bytes]:
+    """Blocks of whole records as ``cut`` finds them. ``check_end`` gets what follows the last whole record."""
     read = getattr(source, "read1", source.read)  # what a pipe has now, and not a full block
     waiting: list[bytes] = []  # joined once, because a record may be far larger than a part
     while part := read(BLOCK_BYTES):
@@ -33,6 +41,7 @@ def cut_blocks(source: IO[bytes], cut: CutOf) -> Iterator[bytes]:
             waiting = []
         waiting.append(part[end:])
     if rest := b"".join(waiting):
+        check_end(rest)
         yield rest
 
 
@@ -71,3 +80,9 @@ class _RecordCutter:
                 break
             self._quoted, at = True, found.end()
         return max(0, end - 1)
+
+    def check_end(self, rest: bytes) -> None:
+        # All records after the quote would be one value, because a quoted field may have newlines.
+        if self._quoted and self._last != b'"':
+            text = rest[:60].decode(errors="backslashreplace")
+            raise InvalidRequest(f"the input ends inside of a quoted field, in the record that begins with {text!r}")

@@ -57,6 +57,18 @@ def test_text_of_a_topic_without_a_schema_stays_the_text_it_is() -> None:
     ]
 
 
+@pytest.mark.parametrize("columns", [(), (Column("value", "string"),)], ids=["plain", "typed"])
+@pytest.mark.parametrize("block_bytes", [1, 1000])
+def test_a_quote_that_is_never_closed_does_not_make_records_one_value(
+    columns: Sequence[Column], block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block_bytes)
+    with pytest.raises(InvalidRequest, match="ends inside of a quoted field, in the record that begins with '2,") as it:
+        read(b'key,value\n1,"a\nb"\n2,"c""\n3,d\n', columns)
+    assert "1," not in str(it.value)
+    assert [row["key"] for row in read(b'key,value\n1,"a"\n2,"b"""', columns)][-1] in ("2", b"2")
+
+
 def test_only_the_empty_field_without_quotes_is_null() -> None:
     assert read(b'key,value\n,""\n"",\n') == [{"key": None, "value": b""}, {"key": b"", "value": None}]
     assert read(b'value\n\n""\nx\n') == [{"value": None}, {"value": b""}, {"value": b"x"}]
