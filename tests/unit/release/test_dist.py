@@ -20,6 +20,8 @@ from tools import dist
 
 VERSION: str = tomllib.loads((dist.ROOT / "pyproject.toml").read_text())["project"]["version"]
 TIME = 1_700_000_000
+# The builds wait for the processor on a busy machine, up to six minutes for a file of them.
+pytestmark = pytest.mark.timeout(3600)
 RELEASE = {
     "SHA256SUMS",
     f"seaweedmq-{VERSION}-py3-none-any.whl",
