@@ -64,7 +64,9 @@ def test_an_upgrade_of_the_definitions_under_load_brings_a_new_field_and_touches
     with pytest.raises(KubeApiError, match="Unsupported value"):
         kube.patch(late, {"spec": {"tier": "Warm"}})
     assert "SealBlocked" not in {event["reason"] for event in release.events(late["metadata"]["name"])}
-    with load(release, name) as running:
+    back = unique("defined")
+    release.topic(back, **SPEC)
+    with load(release, back) as running:
         release.upgrade({})
         eventually(lambda: "tier" not in kube.get(late)["spec"], what="the field is gone again")
         release.wait_ready()
