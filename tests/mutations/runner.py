@@ -25,8 +25,8 @@ from .mutation import Mutation, StaleMutation
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("core", "storage", "proto", "broker", "operator", "client", "spark")
 
+# Seconds for which a test waits for what a mutation may have made impossible.
 HANG_GUARD = "20"
-"""Seconds for which a test waits for what a mutation may have made impossible."""
 
 _ENDED_WITH = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 _TESTS_FAILED = 1

@@ -197,7 +197,7 @@ MUTATIONS = (
     ),
     Mutation(
         "share_tasks_whatever_the_query_wants",
-        "A query gets as many tasks as it wants, if there are so many segments.",
+        "A query gets as many tasks as it wants, if there are enough segments.",
         STREAM_TASKS,
         "enough = len(tasks) + len(groups) - number > (min_tasks or 1)",
         "enough = True",

@@ -186,14 +186,6 @@ MUTATIONS = (
         (f"{TEST_SHARED}::test_a_fenced_segment_leaves_the_stream",),
     ),
     Mutation(
-        "require_shared_streams",
-        "Followers of former versions get a stream for each segment.",
-        SHARED,
-        "                if isinstance(error, InvalidRequest) and not self._answered:\n",
-        "                if False:\n",
-        (f"{TEST_SHARED}::test_a_follower_without_shared_streams_gets_one_for_each_segment",),
-    ),
-    Mutation(
         "send_large_messages_among_small_ones",
         "A segment with much to send gets a stream of its own.",
         LINK,

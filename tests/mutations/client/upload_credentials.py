@@ -74,9 +74,9 @@ MUTATIONS = (
     ),
     Mutation(
         "forget_that_the_store_needs_credentials",
-        "A broker of an older version, which does not report it, changes nothing.",
+        "An answer that does not say it changes nothing.",
         VIEW,
-        "                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:  # older brokers omit it\n"
+        "                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:\n"
         "                    self._store_needs_credentials = True\n",
         "                self._store_needs_credentials = reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED\n",
         (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),

@@ -223,11 +223,11 @@ MUTATIONS = (
         ),
     ),
     Mutation(
-        "send_new_reasons_to_peers_of_a_former_release",
-        "A peer that does not know a reason gets one that it knows.",
+        "refuse_segments_with_reasons_of_a_later_release",
+        "A reason of a later release does not hide its segment.",
         "proto/smq_proto/wire.py",
-        "_REPLACEMENT_REASONS.get(reason, reason).value",
-        "reason.value",
-        ("tests/unit/proto/test_wire.py::test_a_peer_of_the_release_before_gets_reasons_that_it_knows",),
+        "return Reason(value) if value in _REASONS else Reason.ROLL",
+        "return Reason(value)",
+        ("tests/unit/proto/test_wire.py::test_a_reason_of_a_later_release_does_not_hide_the_segment",),
     ),
 )
