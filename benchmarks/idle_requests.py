@@ -39,17 +39,17 @@ from support.processes.broker import make_topic  # noqa: E402
 from support.virtual_time import run_in_virtual_time  # noqa: E402
 
 SEGMENTS = 100
+# So many are run, and their requests are scaled: segments do not depend on each other.
 SIMULATED = 10
-"""So many are run, and their requests are scaled: segments do not depend on each other."""
 INTERVAL, MAX_INTERVAL = 10 * SECOND, 120 * SECOND
 LEADER_SECONDS = 590
+# A quiet segment is sealed at the age ``roll.age``, and merged then.
 ROLL_HOURS = 24
-"""A quiet segment is sealed at the age ``roll.age``, and merged then."""
+# Five times that of a broker, which changes when a chunk is written by half a second at most.
 STEP = SECOND // 2
-"""Five times that of a broker, which changes when a chunk is written by half a second at most."""
 
+# The seconds from one message of a segment to its next.
 Arrivals = Callable[[random.Random], Iterator[float]]
-"""The seconds from one message of a segment to its next."""
 
 ARRIVALS: dict[str, Arrivals] = {
     "each just after a chunk (10.2 s)": lambda _: repeat(10.2),
@@ -76,7 +76,7 @@ def brokers_requests(max_interval: Micros | None, arrivals: Arrivals, seconds: i
 
 
 def leaders_requests(topics: int) -> Counter[str]:
-    """The requests of a leader per hour, with so many topics at rest, by method of the store."""
+    """The requests of a leader per hour, with ``topics`` at rest, by method of the store."""
 
     async def run() -> Counter[str]:
         platform, store = FakePlatform(), CountingStore()
@@ -96,7 +96,7 @@ def leaders_requests(topics: int) -> Counter[str]:
 
 
 def merge_requests(chunks: int) -> Counter[str]:
-    """The requests that merge one sealed segment with so many small chunks, by method of the store.
+    """The requests that merge one sealed segment of ``chunks`` small chunks, by method of the store.
 
     Also those that read the next manifest, and delete the former one.
     """

@@ -31,11 +31,11 @@ API = "seaweedmq.io/v1alpha1"
 NAMESPACE = "default"
 SEGMENTS = 2
 BROKERS = 4
+# Topics that are made before all are waited for: the brokers of this process are slower than real ones.
 AT_A_TIME = 50
-"""Topics that are made before all are waited for: the brokers of this process are slower than real ones."""
 REST = 20.0
+# One topic in ten loses its Segments while the operator is away: when they are back, all was compared.
 LOST = 10
-"""One of so many topics loses its Segments while the operator is away: when they are back, all was compared."""
 REQUESTS = re.compile(
     r'apiserver_request_total\{[^}]*resource="(?:topics|segments|events)"[^}]*verb="(?:POST|PUT|PATCH|APPLY|DELETE)"[^}]*\}'
     r" (\S+)"

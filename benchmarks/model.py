@@ -40,12 +40,12 @@ class Figure:
         return value >= self.target if self.higher else value <= self.target
 
 
+# What reading everything back must find.
 WHOLE = (
     Figure("lost", "acked and lost", 0.0, higher=False),
     Figure("doubled", "doubled", 0.0, higher=False),
     Figure("disorder", "out of order within a key", 0.0, higher=False),
 )
-"""What reading everything back must find."""
 
 
 def whole(found: Mapping[str, int]) -> dict[str, float]:

@@ -29,8 +29,8 @@ from smq_storage.tables.manifests import write_manifest  # noqa: E402
 from smq_storage.tables.segment_files import StoredSegment, files_between  # noqa: E402
 from support.data.stored_segment import COLUMNS, SEGMENT, TOPIC, UID, CountingStore, manifest_of_chain, rows_of  # noqa: E402
 
+# Rows of a chunk: planning reads none of them.
 ROWS = 10
-"""Rows of a chunk: planning reads none of them."""
 WRITERS = 8
 MANIFEST_RUNS = 5
 

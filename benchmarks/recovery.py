@@ -32,8 +32,8 @@ VALUE_BYTES = 200
 SEGMENTS = 16
 RECORD_BYTES = (1_000, 10_000, 100_000, 1_000_000)
 TARGET_SECONDS = 10.0
+# The incarnation that was killed.
 FORMER = "former"
-"""The incarnation that was killed."""
 TOPIC = Topic("default/recovery", "uid", TopicSpec(partitions=SEGMENTS))
 
 

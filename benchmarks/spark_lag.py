@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 SIZE = 100
 TABLES_PER_SECOND = 10
 SAMPLE_SECONDS = 0.2
+# Between the first micro-batch and the first sample: the first micro-batches compile code.
 WARM_SECONDS = 15.0
-"""Between the first micro-batch and the first sample: the first micro-batches compile code."""
+# Within which the first micro-batch must be done.
 START_SECONDS = 120.0
-"""Within which the first micro-batch must be done."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Load:
 
 
 def follow(query: StreamingQuery, load: Load, seconds: float) -> tuple[list[Sample], list[float]]:
-    """Samples of the lag for so long, and the seconds that each micro-batch took."""
+    """Samples of the lag during ``seconds``, and the time that each micro-batch took."""
     rows: dict[int, int] = {}
     took: dict[int, float] = {}
     samples: list[Sample] = []

@@ -45,11 +45,11 @@ WARM_BATCHES, BATCHES = 15, 40
 MESSAGES_PER_SECOND = 1000
 CHUNK_ROWS, CHUNKS, CHUNK_SEGMENTS = 100, 10_000, 8
 CHUNK_SECONDS = 0.05
+# So long the CPU of idle brokers is measured.
 IDLE_SECONDS = 20.0
-"""So long the CPU of idle brokers is measured."""
 
+# Milliseconds by the steps of a micro-batch, as Spark names them.
 Durations = dict[str, float]
-"""Milliseconds by the steps of a micro-batch, as Spark names them."""
 WHOLE = "triggerExecution"
 
 

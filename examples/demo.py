@@ -38,8 +38,8 @@ QUIET, FLOOD = 500, 60_000
 """Messages per second. The topic's target is only 2,000 for each segment, so the flood exceeds it on any machine."""
 QUIET_FOR, FLOOD_FOR, KILL_AFTER = 3.0, 30.0, (10.0, 20.0)
 """Seconds. ``KILL_AFTER`` counts from the start of the flood."""
+# Small brokers that this machine can overload, and short waits, so that the demo takes about a minute.
 LEADER = ("--broker-capacity", "384Ki", "--scale-in-after", "4s")
-"""Small brokers that this machine can overload, and short waits, so that the demo takes about a minute."""
 MANIFEST = Path(__file__).parent / "topics" / "demo.yaml"
 
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())

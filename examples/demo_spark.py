@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COUNTS, STOP = "counts.json", "stop"
+# Spark gives Python 10 s to start, which is not always enough on a busy machine. The checkpoint lets a query go on.
 SLOW_START = "Python worker failed to connect back"
-"""Spark gives Python 10 s to start, which is not always enough on a busy machine. The checkpoint lets a query go on."""
 STARTS = 5
 SETTINGS = {
     "spark.ui.enabled": "false",

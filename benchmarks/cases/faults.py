@@ -12,11 +12,11 @@ from benchmarks.loads.keyspace_stalls import Floats, StallMeasurement
 from benchmarks.model import WHOLE, Case, Figure, Measurement, Scale, whole
 from smq_core.model.units import parse_size
 
+# Messages per second: as fast as they are taken.
 FULL = 1e9
-"""Messages per second: as fast as they are taken."""
 SIZE = 1000
+# The rate is normal again when a second has this share of what the median second had before.
 NORMAL = 0.8
-"""The rate is normal again when a second has this share of what the median second had before."""
 
 
 def filer_outage(cluster: BenchmarkCluster, scale: Scale) -> Measurement:

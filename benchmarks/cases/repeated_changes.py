@@ -13,8 +13,8 @@ from benchmarks.loads.keyspace_stalls import StallMeasurement
 from benchmarks.loads.rate import quantiles
 from benchmarks.model import WHOLE, Figure, whole
 
+# Messages per second of the writer.
 RATE = 5_000
-"""Messages per second of the writer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def fan_in_figures(rows: list[Mapping[str, Any]], meter: Mapping[str, float]) ->
 def send_from_many(
     cluster: BenchmarkCluster, topic: str, producers: int, processes: int, rate: float, linger: float, seconds: float
 ) -> Measurement:
-    """``rate`` is that of all producers together, in messages a second, for so many seconds after a warm-up."""
+    """``rate`` is that of all producers together, in messages a second; ``seconds`` begin after a warm-up."""
     words: tuple[Any, ...] = ("--producers", producers // processes, "--rate", rate / processes, "--linger", linger)
     with tempfile.TemporaryDirectory() as folder:
         go = Path(folder) / "go"

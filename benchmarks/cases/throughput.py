@@ -14,11 +14,11 @@ from benchmarks.model import Case, Figure, Measurement, Scale, latencies, throug
 from benchmarks.peers import cases as peers
 
 MB = 10**6
+# As many as brokers, as the peers have partitions: each broker leads one and follows the other.
 WRITE_SEGMENTS = 2
-"""As many as brokers, as the peers have partitions: each broker leads one and follows the other."""
 TAIL_SEGMENTS = 16
+# Per segment: below what makes a broker write the tail out.
 TAIL_MB = 24
-"""Per segment: below what makes a broker write the tail out."""
 
 PER_CPU = (
     Figure("per_broker_cpu_s", "records per broker CPU s"),

@@ -10,13 +10,13 @@ from benchmarks.elastic.peer_models import Pravega, Pulsar, run
 from benchmarks.elastic.record import Record, Sample
 from benchmarks.elastic.shapes import Shape, after, make
 
+# Seconds without load first, because Pravega does nothing to a segment in its first ten minutes.
 REST = 1_800
-"""Seconds without load first, because Pravega does nothing to a segment in its first ten minutes."""
+# The compared loads, and how many seconds of each: what is reached in the end stays.
 LONG = {"long-flood": 5_400, "ramp": 3_600, "hot-range": 3_600, "zipf": 3_600}
-"""The compared loads, and how many seconds of each: what is reached in the end stays."""
 BROKERS = 8
+# Seconds of the picture, where all of it would be too much.
 SHOWN = {"hot-range": 1_500}
-"""Seconds of the picture, where all of it would be too much."""
 
 
 @dataclass(frozen=True)

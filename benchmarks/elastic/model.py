@@ -89,7 +89,7 @@ class Model:
         self._first_slice: dict[str, tuple[int, int]] = {}
 
     def run(self, seconds: int | None = None) -> Record:
-        """Runs for so long (default: as long as the shape asks) and returns the record."""
+        """Runs for ``seconds`` (default: those of the shape) and returns the record."""
         for _ in range(self.shape.seconds if seconds is None else seconds):
             self.second()
         return self.record

@@ -17,8 +17,8 @@ from benchmarks.elastic.record import Event, Record, Sample
 from benchmarks.elastic.shapes import Rates, Shape
 from smq_core.model.keyspace import KeyRange
 
+# The steps of the ring on which ranges are drawn: peers cut anywhere, not between partitions.
 RING = 65_536
-"""Ranges are drawn on a ring of so many steps: peers cut anywhere, not between partitions."""
 ROUNDING = 1e-9
 
 

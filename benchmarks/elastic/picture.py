@@ -9,6 +9,7 @@ from benchmarks.elastic.record import Note, Record, Span
 from benchmarks.elastic.svg import Svg
 
 LEVELS = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0, 1.25, 1.75, 2.5, 4.0)
+# Up to each level; the last is for all above. Below the target blue and green, above it yellow to red.
 COLOURS = (
     "#f3f6fa",
     "#e3edf6",
@@ -24,15 +25,14 @@ COLOURS = (
     "#c4312f",
     "#7d1530",
 )
-"""Up to each level; the last is for all above. Below the target blue and green, above it yellow to red."""
 SPLIT, MERGE, MOVE, FAULT = "#1b1f2a", "#7b3fa0", "#8a93a6", "#c4312f"
 OFFERED, ACCEPTED, SEGMENTS, BROKERS = "#9aa5b8", "#2f7f6f", "#1f5fa8", "#c9702b"
 HEADROOM = 1.35
+# Pixels from one line of text to the next.
 LINE = 13
-"""Pixels from one line of text to the next."""
 EDGE = "#c6d0de"
+# Pixels in time over which a pressure is averaged.
 COLUMN = 2.0
-"""Pixels in time over which a pressure is averaged."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from smq_core.model.keyspace import MAX_PARTITIONS
 
+# Messages per second, of shape (partitions,).
 Rates = npt.NDArray[np.float64]
-"""Messages per second, of shape (partitions,)."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Shape:
 
 
 def stretched(shape: Shape, faster: float) -> Shape:
-    """The same, so many times faster."""
+    """The same shape, ``faster`` times as fast."""
     return replace(shape, seconds=round(shape.seconds / faster), at=lambda t: shape.at(t * faster))
 
 
@@ -153,6 +153,7 @@ def _wide(partitions: int, target: float, rng: np.random.Generator) -> Callable[
     return lambda t: load if t < 20 else hot
 
 
+# Name: what it is, seconds of a run, how it is built.
 SHAPES: dict[str, tuple[str, int, Build]] = {
     "steady": ("half a target, for ever", 1_800, _scaled(lambda t: 0.5)),
     "ramp": ("from 0.2 to 8 targets in ten minutes", 1_200, _scaled(_ramp)),
@@ -166,4 +167,3 @@ SHAPES: dict[str, tuple[str, int, Build]] = {
     "zipf": ("5 targets of Zipf(1.1) keys", 900, _zipf),
     "ten-thousand": ("500 targets on 10,000 segments, and 30 times as much on a hundredth of them", 60, _wide),
 }
-"""Name: what it is, seconds of a run, how it is built."""

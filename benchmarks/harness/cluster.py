@@ -39,8 +39,8 @@ spec:
   flush: {{bytes: {flush_bytes}, interval: {flush_interval}}}
   roll: {{bytes: 1Ti, age: 240h}}
 {columns}"""
+# ``scaling`` of a topic whose load changes nothing.
 NEVER = "{target: {messagesPerSecond: 1000000000, bytesPerSecond: 1Ti}, splitAfter: 1h, mergeAfter: 24h}"
-"""``scaling`` of a topic whose load changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class BenchmarkCluster(WorkFolder):
         partitions: int = 1024,
         columns: str = "",
     ) -> str:
-        """Makes a topic with so many open segments and waits until all of them accept messages.
+        """Makes a topic with that number of open segments and waits until all of them accept messages.
 
         It may have up to ``most`` segments; by default their number cannot change. ``columns``: the lines of its spec
         that give it a schema.

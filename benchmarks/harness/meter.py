@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+# Cores that processes outside the measurement may take before a run is called noisy.
 NOISY = 0.2
-"""Cores that processes outside the measurement may take before a run is called noisy."""
 
 Groups = Mapping[str, Iterable[int]]
 

@@ -20,8 +20,8 @@ from smq_proto.wire import outcome_to_pb, segment_from_pb, topic_from_pb
 from smq_storage.object_store.store import Store
 from support.in_memory.brokers import FakeBroker
 
+# Real brokers report each second; these share one interpreter, and should not be taken for silent.
 REPORT_EVERY = 0.5
-"""Real brokers report each second; these share one interpreter, and should not be taken for silent."""
 
 
 class ServedBroker(fl.FlightServerBase):

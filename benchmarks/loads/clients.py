@@ -27,8 +27,8 @@ from benchmarks.loads import payload, references, typed_rows
 from benchmarks.loads.rate import at_rate, quantiles
 
 Row = dict[str, object]
+# How many messages after it was sent a message's receipt is looked at.
 WAITING = 50_000
-"""How many messages after it was sent a message's receipt is looked at."""
 
 MESSAGES_PER_CALL = 1000
 

@@ -32,12 +32,13 @@ import smq
 from benchmarks.harness.child_process import LoadProcess
 from benchmarks.loads.rate import at_rate
 
+# Of a writer at most, and a multiple of how many each has.
 KEYSPACE_PARTS = 64
-"""Of a writer at most, and a multiple of how many each has."""
 DIGITS = 12
+# Message n of writer w begins with the number w * WRITER + n.
 WRITER = 10**10
-"""Message n of writer w begins with the number w * WRITER + n."""
 
+# The lines of the spec of a topic for ``typed`` writers.
 TYPED_COLUMNS = """
   key: key
   schema:
@@ -45,7 +46,6 @@ TYPED_COLUMNS = """
     - {name: value, type: binary}
     - {name: small, type: int8}
 """
-"""The lines of the spec of a topic for ``typed`` writers."""
 
 Row = dict[str, Any]
 Floats = npt.NDArray[np.float64]

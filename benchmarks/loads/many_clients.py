@@ -100,7 +100,7 @@ def idle(client: smq.Client, args: argparse.Namespace) -> Row:
 
 def tail(client: smq.Client, args: argparse.Namespace) -> Row:
     """Consumers at the tail, all in one group or each for itself: ``p99_ms`` of each, from the time in the value to
-    ``poll``'s return, for so many seconds after the harness says go.
+    ``poll``'s return, for ``seconds`` after the harness says go.
     """
     stop, counting = threading.Event(), threading.Event()
     taken: list[list[float]] = [[] for _ in range(args.consumers)]

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+# How many messages may come before the stop is checked.
 AT_ONCE = 1_000
-"""How many may come before it is looked whether to stop."""
 
 
 def at_rate(rate: float, count: float = math.inf, stopped: Callable[[], bool] = lambda: False) -> Iterator[int]:

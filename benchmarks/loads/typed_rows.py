@@ -27,7 +27,7 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def spec(columns: int) -> str:
-    """The lines of a topic's spec with so many columns. One in three may be null."""
+    """The lines of a topic's spec with that number of columns. One in three may be null."""
     lines = [
         f"    - {{name: c{n}, type: '{TYPES[n % len(TYPES)]}', nullable: {str(n % 3 == 2).lower()}}}"
         for n in range(columns)

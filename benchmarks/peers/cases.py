@@ -21,8 +21,8 @@ from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.weed_queue import WeedQueue
 
 MB = 10**6
+# Seconds after which a load on a peer counts as failed, because some hang for ever.
 TIMEOUT_SECONDS = 150.0
-"""Seconds after which a load on a peer counts as failed, because some hang for ever."""
 Queue = Kafka | WeedQueue
 
 

@@ -63,8 +63,8 @@ from smq_storage.process import allocator
 EXIT_USAGE = 2
 EXIT_STORE = 3
 FINAL_REPLIES_SECONDS = 0.3
+# How long the end of the process waits for manifests; the leader builds those that are not written by then.
 FINAL_MANIFESTS_SECONDS = 1.0
-"""How long the end of the process waits for manifests; the leader builds those that are not written by then."""
 PUT_TIMEOUT_SECONDS = 10.0
 MAX_PROBE_BACKOFF_SECONDS = 5.0
 

@@ -187,8 +187,8 @@ _MODULES_OF_NAMES = {
     "smq.group_info": ("GroupInfo", "GroupReset", "GroupSegment"),
     "smq.producer": ("Producer",),
 }
+# All other public names are error classes.
 _MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}
-"""All other public names are error classes."""
 
 for _name in __all__:
     if _name not in _MODULE_OF_NAME and _name != "aio":

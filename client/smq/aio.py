@@ -48,8 +48,8 @@ __all__ = [
 R = TypeVar("R")
 P = TypeVar("P")
 
+# A poll without a limit runs as short polls, so that its thread becomes free when the consumer is closed.
 POLL_INTERVAL_SECONDS = 0.5
-"""A poll without a limit runs as short polls, so that its thread becomes free when the consumer is closed."""
 
 
 class _Closable(Protocol):

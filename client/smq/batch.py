@@ -17,8 +17,8 @@ from smq_storage.chunks.python_times import python_values
 from smq_storage.chunks.schemas import RESERVED, has_plain_messages
 from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values
 
+# A batch may have a million rows. So many of them are Python objects at a time while it is iterated.
 ROWS_AT_ONCE = 1024
-"""A batch may have a million rows. So many of them are Python objects at a time while it is iterated."""
 DECIMAL128_DIGITS = 38
 
 

@@ -160,7 +160,7 @@ class Client:
         """Returns a producer for a topic, ``name`` or ``namespace/name``.
 
         linger: seconds that a message may wait for others to share a batch, on average half of it. If this client has
-            not sent anything for so long, a message does not wait at all. A small batch waits up to 20 ms in all while
+            sent nothing for that time, a message does not wait at all. A small batch waits up to 20 ms in all while
             other batches have no outcome yet.
         batch_bytes: a batch is sent when it has this many bytes.
         max_in_flight: bytes that are sent and not yet durable; ``send`` and ``write`` block above this.

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# How long ``close`` waits for its threads. One inside a request to a filer that hangs ends with that request.
 CLOSE_SECONDS = 2.0
-"""``close`` waits so long for its threads. One inside a request to a filer that hangs ends with that request."""
 AUTO_COMMIT_INTERVAL_SECONDS = 1.0
 
 

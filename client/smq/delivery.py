@@ -12,8 +12,8 @@ import numpy.typing as npt
 R = TypeVar("R")
 
 
+# How many segments a repr names at most.
 MAX_NAMED = 5
-"""How many segments a repr names at most."""
 
 
 class Receipt(NamedTuple):

@@ -33,8 +33,8 @@ class EndsInFork(Protocol):
 _tracked: weakref.WeakKeyDictionary[Any, weakref.ref[EndsInFork] | None] = weakref.WeakKeyDictionary()
 
 
+# The process of which this one is a fork, if it had a client before.
 _parent: int | None = None
-"""The process of which this one is a fork, if it had a client before."""
 
 
 def track(opened: Tracked, inside: EndsInFork | None = None) -> None:

@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from smq.transport.topic_view import TopicSnapshot, TopicView
 
 CLAIM_TIMEOUT_SECONDS = 30.0
+# The part of a broker's batch limit that is kept for what the columns need beside a message's own bytes.
 BATCH_OVERHEAD_BYTES = 64 << 10
-"""The part of a broker's batch limit that is kept for what the columns need beside a message's own bytes."""
 
 MIN_INLINE_BYTES = 64 << 10
+# A value is one PUT, and whoever reads it has all of it in memory.
 MAX_LARGE_VALUE_BYTES = 1 << 30
-"""A value is one PUT, and whoever reads it has all of it in memory."""
 
+# What the references to an upload count of ``max_in_flight``, because none of its rows stay in memory.
 REFERENCE_COST_BYTES = 1024
-"""What the references to an upload count of ``max_in_flight``, because none of its rows stay in memory."""
 
 Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 

@@ -18,12 +18,12 @@ from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, UnknownT
 
 log = logging.getLogger(__name__)
 
+# The time between two searches for topics that match a pattern.
 REFRESH_SECONDS = 10.0
-"""How often it is looked whether there are more topics that match a pattern."""
 
 
+# How many topics a repr names at most.
 MAX_NAMED = 5
-"""How many topics a repr names at most."""
 
 
 class TopicPattern:

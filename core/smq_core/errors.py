@@ -47,8 +47,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+# How many existing names an error lists.
 SHOWN_NAMES = 10
-"""How many existing names an error lists."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -42,8 +42,8 @@ PUT_RETRY_TIMEOUT_SECONDS = 10.0
 STORE_PROBE_INTERVAL_SECONDS = 2.0
 
 
+# Starts what runs beside the loop for as long as this process leads.
 BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Starts what runs beside the loop for as long as this process leads."""
 
 
 class LeadershipLost(Exception):

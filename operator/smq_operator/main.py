@@ -17,12 +17,12 @@ with needs_extra("smq-operator", "operator"):
     from smq_operator.runtime import log
     from smq_operator.runtime.settings import add_flags, settings_from
 
+# Exit code after another process took over the leadership: restart it, and it stands by.
 EXIT_LEADERSHIP_LOST = 1
-"""Exit code after another process took over the leadership: restart it, and it stands by."""
+# Exit code after an internal failure or an incomplete shutdown: restart it, and see its log.
 EXIT_FAILED = 3
-"""Exit code after an internal failure or an incomplete shutdown: restart it, and see its log."""
+# Exit code if the user has to change something: flags, a port, a second leader, an unsuitable store.
 EXIT_USAGE = 2
-"""Exit code if the user has to change something: flags, a port, a second leader, an unsuitable store."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

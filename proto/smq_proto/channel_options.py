@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
+# Brokers and leaders are not behind the proxy that ``https_proxy`` and its relatives name for the way out.
 NO_PROXY = ("grpc.enable_http_proxy", 0)
-"""Brokers and leaders are not behind the proxy that ``https_proxy`` and its relatives name for the way out."""

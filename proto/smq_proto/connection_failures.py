@@ -6,6 +6,7 @@ import re
 
 NO_ANSWER = "no answer in time"
 
+# In the order in which they are looked for, because one text may match several.
 _CAUSES = (
     ("timed out before receiving settings frame", NO_ANSWER),
     ("connection refused", "connection refused"),
@@ -17,7 +18,6 @@ _CAUSES = (
     ("cancell?ed", "the call was cancelled"),
     ("failed to connect", "no connection"),
 )
-"""In the order in which they are looked for, because one text may match several."""
 
 _PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in _CAUSES)
 _MAX_TEXT = 200

@@ -34,17 +34,17 @@ from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
+# Versions that differ by one work together. Raise it by two when the format of a root changes: then the processes of
+# both formats refuse each other.
 PROTOCOL = 1
-"""Versions that differ by one work together. Raise it by two when the format of a root changes: then the processes of
-both formats refuse each other.
-"""
 
+# The longest text of a field of an error on the wire.
 MAX_FIELD_CHARACTERS = 300
+# The most values of such a field.
 MAX_FIELD_VALUES = 20
-"""Of a field of an error on the wire."""
 
+# For more messages Arrow's fixed cost is lower than what each message of a small batch costs.
 MAX_SMALL_BATCH_ROWS = 256
-"""For more messages Arrow's fixed cost is lower than what each message of a small batch costs."""
 
 _REASONS = frozenset(reason.value for reason in Reason)
 

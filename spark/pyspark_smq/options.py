@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import smq
 
 MIB = 1024 * 1024
+# As Spark's own ``spark.sql.files.maxPartitionBytes``.
 DEFAULT_PARTITION_BYTES = 128 * MIB
-"""As Spark's own ``spark.sql.files.maxPartitionBytes``."""
 DEFAULT_PUBLISH_TIMEOUT_SECONDS = 120.0
 
 T = TypeVar("T")
@@ -36,8 +36,8 @@ class Timestamp:
     micros: int
 
 
+# Where to start or to end: positions are ``{segment: next offset}``.
 Start: TypeAlias = "Literal['earliest', 'latest'] | Mapping[str, int] | Timestamp"
-"""Where to start or to end: positions are ``{segment: next offset}``."""
 
 
 def micros_of(bound: Start) -> int | None:
@@ -45,8 +45,8 @@ def micros_of(bound: Start) -> int | None:
     return bound.micros if isinstance(bound, Timestamp) else None
 
 
+# ``{segment: ((start, stop), ...)}``: the offsets ``start .. stop - 1`` of each pair, in order, without an overlap.
 Ranges: TypeAlias = Mapping[str, tuple[tuple[int, int], ...]]
-"""``{segment: ((start, stop), ...)}``: the offsets ``start .. stop - 1`` of each pair, in order, without an overlap."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 SEGMENT, OFFSET = "_segment", "_offset"
 """Columns that every DataFrame has after those of the topic: where a message is in the log."""
 
+# Spark's side keeps a whole batch in memory, beside the rows that it makes of it.
 BATCH_BYTES = 8 * 1024 * 1024
-"""Spark's side keeps a whole batch in memory, beside the rows that it makes of it."""
 
 _UINT64 = pa.decimal128(20, 0)
 

@@ -6,8 +6,8 @@ import re
 
 from pyspark_smq.errors import SparkNotSupported
 
+# Arrow in stream sinks, and the check of the first batch's schema, are as in this version.
 OLDEST = (4, 3)
-"""Arrow in stream sinks, and the check of the first batch's schema, are as in this version."""
 
 
 def check_spark(version: str | None = None) -> None:

@@ -18,9 +18,9 @@ HERE = Path(__file__).parent
 GROUP = "group"
 NAMESPACE = "default"
 LATE, LATE_POLLS = "late", 10
-"""A member that starts when all others have ended; what they have committed is not given to it in so many polls."""
+"""A member that starts when all others have ended; what they have committed is not given to it in LATE_POLLS polls."""
+# Seconds without anything new, after which readers are not waited for any longer: the checker says what is missing.
 STALLED = 60.0
-"""Seconds without anything new, after which readers are not waited for any longer: the checker says what is missing."""
 
 Start = Callable[[Sequence[str]], "subprocess.Popen[bytes]"]
 

@@ -25,13 +25,13 @@ from client_processes import ClientProcesses
 from environment import ChaosEnvironment
 from faults.chaos_faults import ChaosFaults
 
+# The topics, with their numbers of replicas.
 TOPICS = {"pairs": 2, "triples": 3}
-"""With so many replicas."""
 WRITERS, READERS, MEMBERS = 2, 2, 3
 """Of each topic. The second writer has an id."""
 PER_SECOND = 200
+# Seconds in which the leader must have noticed a fault; only then can be checked whether it is handled.
 NOTICED = 1.0
-"""Seconds in which the leader must have noticed a fault; only then can be checked whether it is handled."""
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
 
 

@@ -17,6 +17,7 @@ from support.sim.histories.parallel import failures, workers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.simulation, pytest.mark.slow]
 
+# How one history runs, and the share of the number that is run: one in this number.
 KINDS: dict[str, tuple[Any, int]] = {
     "elastic": (elastic.run, 1),
     "elastic-references": (elastic_references.run, 10),
@@ -26,7 +27,6 @@ KINDS: dict[str, tuple[Any, int]] = {
     "references": (references.run, 10),
     "schema": (schema_change.run, 10),
 }
-"""How one history runs, and which share of the number is run: one in so many."""
 SLICES = 10
 
 

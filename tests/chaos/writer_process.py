@@ -19,8 +19,8 @@ from support.client_logs.message_rules import FENCED
 from support.client_logs.records import LogWriter, log_path, message_text, next_run, read_lines
 
 KEYS = 50
+# Seconds for which a message may wait: longer than everything that a chaos run does to the cluster at once.
 OUTAGE = 900.0
-"""Seconds for which a message may wait: longer than everything that a chaos run does to the cluster at once."""
 FENCED_EXIT = 3
 
 

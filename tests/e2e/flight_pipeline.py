@@ -27,17 +27,17 @@ from support.waiting import HANG_GUARD, eventually
 RESULT = Path(__file__).parents[2] / "examples" / "topics" / "flights-hourly.yaml"
 LEADER = f"--leader=smq.{SPACE}.svc:7070"
 BUCKET = "pipeline"
+# What a trial changes in the stream's example.
 STREAM_SETTINGS = {
     "spark.hadoop.fs.s3a.endpoint": f"http://smq-seaweedfs.{SPACE}.svc:8333",
     "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
     "spark.sql.shuffle.partitions": "2",
 }
-"""What a trial changes in the stream's example."""
 
 BEGAN = datetime(2013, 1, 1, tzinfo=UTC)
 CARRIERS = ["AA", "UA", "WN"]
+# All flights are within them, so that none is late however far segments are read apart.
 MINUTES = 600
-"""All flights are within them, so that none is late however far segments are read apart."""
 
 SPEC: dict[str, Any] = {
     "partitions": 64,

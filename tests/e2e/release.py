@@ -21,15 +21,15 @@ from support.kube.client import KubeClient
 from support.waiting import HANG_GUARD, eventually
 
 NAME = "smq"
+# The Namespace of the release and, unless a test makes its own, of the topics.
 SPACE = "queue"
-"""The Namespace of the release and, unless a test makes its own, of the topics."""
 
 SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+# Collection in the time of a test.
 SHORT_PROBES = ["--cleanup-interval=2s", "--deleted-topics-grace=5s"]
-"""Collection in the time of a test."""
 
+# The CPU request decides how much traffic calls for one more broker; most tests make less.
 BROKER = SMALL | {"requests": {"cpu": "300m", "memory": "256Mi"}}
-"""The CPU request decides how much traffic calls for one more broker; most tests make less."""
 
 
 def values(store_node: str) -> dict[str, Any]:

@@ -18,16 +18,16 @@ from e2e.images import spark as image
 from support.kube.client import KubeApiError, KubeClient
 from support.waiting import HANG_GUARD, eventually
 
+# Another Namespace than that of the release, as users have it.
 SPACE = "spark"
-"""Another Namespace than that of the release, as users have it."""
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "spark"
 PAGE = ROOT / "docs" / "spark.md"
 SPARK_HOME = Path(pyspark.__file__).parent
 ENDED = ("Succeeded", "Failed")
+# A driver here is over before the compiler for long runs has paid off, and all Pods share few cores.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A driver here is over before the compiler for long runs has paid off, and all Pods share few cores."""
 
 SMALL = {
     "spark.executor.instances": "1",

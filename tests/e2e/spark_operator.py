@@ -20,12 +20,12 @@ from support.waiting import HANG_GUARD, eventually
 
 API = "sparkoperator.k8s.io/v1beta2"
 NAME = NAMESPACE = "spark-operator"
+# As docs/spark.md has it, with the image that is built here. Without a request of CPU, a submission takes minutes.
 VALUES = {
     "image": {"registry": "localhost", "repository": REPOSITORY, "tag": SPARK_OPERATOR.version},
     "spark": {"jobNamespaces": [SPACE]},
     "controller": {"resources": {"requests": {"cpu": "500m"}}},
 }
-"""As docs/spark.md has it, with the image that is built here. Without a request of CPU, a submission takes minutes."""
 
 
 class SparkOperator:

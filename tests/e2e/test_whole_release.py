@@ -55,7 +55,7 @@ def client_processes(release: Release, topic: str, folder: Path) -> Iterator[Cli
 
 
 def wait_for_more(clients: ClientProcesses, count: int) -> int:
-    """Waits until each writer got so many further acks. Returns how many there were in all."""
+    """Waits until each writer got that number of further acks. Returns how many there were in all."""
     before = {name: clients.progress.acked(name) for name in clients.writers}
     eventually(
         lambda: all(clients.progress.acked(name) >= acked + count for name, acked in before.items()),

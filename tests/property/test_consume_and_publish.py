@@ -59,8 +59,8 @@ COLUMNS = {
         st.tuples(st.binary(max_size=3), st.lists(st.decimals(-99, 99, places=2), max_size=2)), max_size=2
     ),
 }
+# CSV has only bytes that are text, except in structs.
 ONLY_IN_JSON = ("binary", "list<binary>", "map<binary, list<decimal128(5, 2)>>")
-"""CSV has only bytes that are text, except in structs."""
 TYPED = [Column(f"c{i}", name, nullable=True) for i, name in enumerate(COLUMNS)]
 rows = st.tuples(headers, zoned, *(st.one_of(st.none(), strategy) for strategy in COLUMNS.values()))
 

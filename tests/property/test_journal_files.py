@@ -30,8 +30,8 @@ from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import rows
 from support.in_memory.process_journal import NoProcessJournal
 
+# Headers and bodies of records.
 Payloads = list[tuple[bytes, bytes]]
-"""Headers and bodies of records."""
 
 payloads = st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=60)), max_size=5)
 long_payloads = st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 9000).map(bytes)), max_size=5)

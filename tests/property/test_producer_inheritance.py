@@ -30,7 +30,7 @@ def test_a_merge_of_merges_is_a_merge_of_all(all_of: list[dict[str, ProducerStat
     """A segment that ends empty passes on what it inherited."""
     first, second = inherited_producers(all_of[:cut]), inherited_producers(all_of[cut:])
     assert inherited_producers([first, second]) == inherited_producers(all_of)
-    assert inherited_producers([first, first, second]) == inherited_producers(all_of), "or is read on two ways"
+    assert inherited_producers([first, first, second]) == inherited_producers(all_of), "or has been read on two ways"
 
 
 @given(predecessors)

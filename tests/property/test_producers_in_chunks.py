@@ -24,8 +24,8 @@ from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica
 from smq_core.sealing.chain_sealer import ReadChunk, StoreReply, StoreRequest, UnsealedTail, seal
 
+# Of all producers, and ``forgotten_upto``.
 State = tuple[Mapping[str, ProducerState], int]
-"""Of all producers, and ``forgotten_upto``."""
 
 NAMES = [f"p{n}" for n in range(8)]
 

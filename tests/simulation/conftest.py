@@ -15,6 +15,7 @@ import pytest
 from support.sim.histories.parallel import COLLECT_AFTER
 from support.sim.histories.parallel import workers as pool_of_workers
 
+# For each argument of a test: the option, how many histories by default, and what they are called.
 KINDS = {
     "seeds": ("--sim-seeds", 100, "protocol"),
     "elastic_seeds": ("--sim-elastic", 50, "elastic"),
@@ -22,7 +23,6 @@ KINDS = {
     "group_seeds": ("--sim-groups", 40, "group"),
     "leader_seeds": ("--sim-leader", 20, "leader-process"),
 }
-"""For each argument of a test: the option, how many histories by default, and what they are called."""
 CHUNK = 50
 
 

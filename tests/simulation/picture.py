@@ -24,8 +24,8 @@ from support.sim.histories.elastic import ElasticHistory, shortened_waits
 from support.sim.histories.leader_process import LeaderProcessHistory
 
 EVERY = 0.25
+# Seconds over which a segment's load is averaged, because only a few messages arrive per second.
 SMOOTH = 1.0
-"""Seconds over which a segment's load is averaged, because only a few messages arrive per second."""
 
 
 def main(arguments: Sequence[str]) -> int:

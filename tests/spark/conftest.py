@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["client", "cluster", "guarded", "no_credentials", "prefix", "seaweed", "topic"]
 
+# Tests are over before the compiler for long runs has paid off, and it takes the cores from them.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Tests are over before the compiler for long runs has paid off, and it takes the cores from them."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,7 +28,7 @@ ROWS = 2000
 
 
 def values_of(client: smq.Client, topic: str, count: int) -> list[int]:
-    """All values in the log, which has so many messages. A final message shows that there are not more."""
+    """All values in the log, which has that number of messages. A final message shows that there are not more."""
     with client.producer(topic) as producer:
         producer.send(b"-1")
         producer.flush()

@@ -15,8 +15,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 MARK = "=== end of command"
 
+# Each command with the lines of output written below it.
 Commands = list[tuple[str, list[str]]]
-"""Each command with the lines of output written below it."""
 
 
 def fenced(page: str, language: str) -> list[str]:

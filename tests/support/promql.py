@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import promql_parser as promql
 
+# For how long the newest sample of a series counts.
 LOOKBACK_SECONDS = 300.0
-"""For how long the newest sample of a series counts."""
 
 Labels: TypeAlias = frozenset[tuple[str, str]]
 Vector: TypeAlias = dict[Labels, float]
@@ -38,7 +38,7 @@ class Series:
 
 
 def firing(expression: str, series: Iterable[Series], times: Iterable[float], seconds: float = 0.0) -> list[float]:
-    """Those times at which an alert with this expression fires that must hold ``for`` so many seconds."""
+    """Those times at which an alert with this expression fires that must hold ``for`` seconds."""
     parsed, known, since, found = promql.parse(expression), list(series), None, []
     for at in times:
         holds = bool(_Evaluation(known, at).vector(parsed))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+# The tests of such a folder share something that is slow to start and busy even if nobody uses it: an API server,
+# Spark, a `smq dev`. With one worker for the folder there is one of it and not three.
 ONE_WORKER = ("tests/integration/kube/", "tests/spark/", "tests/integration/cli/")
-"""The tests of such a folder share something that is slow to start and busy even if nobody uses it: an API server,
-Spark, a `smq dev`. With one worker for the folder there is one of it and not three."""
+# What takes long begins first, so that no worker is left alone with it at the end. Simulations need the processor,
+# and the others wait for their processes most of the time, so they go well together.
 FIRST = ("tests/integration/kube/", "tests/spark/", "tests/simulation/", "tests/integration/")
-"""What takes long begins first, so that no worker is left alone with it at the end. Simulations need the processor, and
-the others wait for their processes most of the time, so they go well together."""
 
 
 class FolderScheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -19,8 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_TEST = 600 * SECOND
+# What ``now`` says when a test begins.
 EPOCH = 1_700_000_000 * SECOND
-"""What ``now`` says when a test begins."""
 
 _running: list[VirtualLoop] = []
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+# Seconds after which a wait is given up. It is short only where tests must fail, which is in `make mutations`.
 HANG_GUARD = float(os.environ.get("SMQ_TEST_HANG_GUARD", 300))
-"""Seconds after which a wait is given up. It is short only where tests must fail, which is in `make mutations`."""
 
 
 LONGEST_PAUSE = 0.1

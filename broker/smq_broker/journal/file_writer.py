@@ -15,18 +15,17 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 SMALL_BYTES = 16 * 1024
+# Longer than a thread waits for a busy core, mostly.
 SLOW_SECONDS = 0.02
-"""Longer than a thread waits for a busy core, mostly."""
+# For how long after a slow write all writes release the lock.
 RELEASE_FOR_SECONDS = 10.0
-"""For how long after a slow write all writes release the lock."""
 
 _MAX_BUFFERS = os.sysconf("SC_IOV_MAX")
 
+# Writes these buffers, of 1 byte items, to a descriptor at an offset. Returns how many bytes it wrote.
+#
+# May raise OSError.
 WriteCall: TypeAlias = Callable[[int, Sequence[memoryview], int], int]
-"""Writes these buffers, of 1 byte items, to a descriptor at an offset. Returns how many bytes it wrote.
-
-May raise OSError.
-"""
 
 _pwrite = ctypes.PyDLL(None, use_errno=True).pwrite  # functions of a PyDLL are called with the lock
 _pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long)

@@ -42,14 +42,14 @@ from smq_storage.process.boot import boot_id
 LOCK = "lock"
 PROCESS = "process.json"
 UNFINISHED_PROCESS = f"{PROCESS}.tmp"
+# The name of ``process.json`` after a segment was opened without a journal.
 NOT_WHOLE_PROCESS = "process.not-whole.json"
-"""The name of ``process.json`` after a segment was opened without a journal."""
+# So many former incarnations without any log are kept, because their journals prove what they did not host.
 MAX_WITHOUT_LOGS = 10
-"""So many former incarnations without any log are kept, because their journals prove what they did not host."""
+# No incarnation has a folder of this name, because a plus is quoted there.
 RECYCLED = "+recycled"
-"""No incarnation has a folder of this name, because a plus is quoted there."""
+# The errors of a disk that is full or fails, and not of a folder that is the wrong one.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-"""The errors of a disk that is full or fails, and not of a folder that is the wrong one."""
 LOCK_WAIT_SECONDS = 5.0
 LOCK_CHECK_SECONDS = 0.05
 

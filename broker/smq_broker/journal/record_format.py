@@ -34,8 +34,8 @@ import pyarrow as pa
 import xxhash
 
 FILE = b"SMQ\x03"
+# The versions that this program reads. In version 2 all rows are in the body.
 READABLE_FILES = (FILE, b"SMQ\x02")
-"""The versions that this program reads. In version 2 all rows are in the body."""
 RECORD = b"RECD"
 END = b"END\x00"
 
@@ -43,17 +43,17 @@ _FIELDS = struct.Struct("<4sIQ")
 _MARK = struct.Struct("<4sIQQ")
 _CHECKSUM = struct.Struct("<Q")
 
+# Where the first record begins.
 RECORDS_AT = _MARK.size
-"""Where the first record begins."""
+# The size of a file without records.
 EMPTY_BYTES = 2 * _MARK.size
-"""The size of a file without records."""
+# What a file has behind its last record.
 END_BYTES = _MARK.size
-"""What a file has behind its last record."""
 
 _BODY_ALIGNMENT = 8
 _RECORD_ALIGNMENT = 32
+# Pages of other sizes are multiples of it.
 _PAGE = 4096
-"""Pages of other sizes are multiples of it."""
 
 Bytes: TypeAlias = bytes | memoryview | pa.Buffer
 

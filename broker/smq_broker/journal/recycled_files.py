@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT_BYTES = 256 * 1024 * 1024
+# Smaller files are not worth their names.
 MIN_FILE_BYTES = 1024 * 1024
-"""Smaller files are not worth their names."""
 
 
 @dataclass(frozen=True, slots=True)

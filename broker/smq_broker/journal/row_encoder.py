@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from smq_broker.journal.record_format import Bytes
 
+# Copying fewer bytes is faster than passing on their buffers one by one.
 COPY_BELOW_BYTES = 128 * 1024
-"""Copying fewer bytes is faster than passing on their buffers one by one."""
 
 
 class RowEncoder:

@@ -22,13 +22,13 @@ from smq_proto.v1 import data_pb2 as pb
 DEFINITION = "segment.json"
 BROKEN_DEFINITION = "segment.broken.json"
 PRIVATE_FOLDER = 0o700
+# The modes of all that is in a journal: other users of the machine must not read messages.
 PRIVATE_FILE = 0o600
-"""The modes of all that is in a journal: other users of the machine must not read messages."""
+# No file of records is larger: one takes 16 MiB, and a last record.
 MAX_FILE_BYTES = 256 * 1024 * 1024
-"""No file of records is larger: one takes 16 MiB, and a last record."""
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+# The suffix of folders whose files are being deleted.
 REMOVED = ".removed"
-"""The suffix of folders whose files are being deleted."""
 
 _RECORDS = re.compile(r"(\d{20})\.log")
 

@@ -35,8 +35,8 @@ from smq_broker.journal.segment_files import (
 )
 from smq_proto.v1 import data_pb2 as pb
 
+# A file that has as many bytes of records gets no more.
 FILE_BYTES = 16 * 1024 * 1024
-"""A file that has as many bytes of records gets no more."""
 
 P = ParamSpec("P")
 

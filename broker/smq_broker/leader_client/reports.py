@@ -15,11 +15,11 @@ from smq_core.errors import Unavailable
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 
+# A disk that needs longer for one operation of a journal does not answer. A slow one may need some seconds for a
+# large batch.
 MAX_DISK_SECONDS = 5.0
-"""A disk that needs longer for one operation of a journal does not answer. A slow one may need some seconds for a large
-batch."""
+# An operation that ends so soon was only seen late, for example because this process was paused.
 CONFIRM_SECONDS = 0.05
-"""An operation that ends so soon was only seen late, for example because this process was paused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_storage.chunks.chain import StoredChunk
 from smq_storage.tables.file_statistics import manifest_file
 
+# How many files are recorded for all segments of a process together, about 600 bytes each.
 MAX_FILES = 50_000
-"""How many files are recorded for all segments of a process together, about 600 bytes each."""
 
 log = structlog.get_logger(__name__)
 

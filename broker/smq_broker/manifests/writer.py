@@ -23,8 +23,8 @@ from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import write_manifest
 
 WRITE_TIMEOUT_SECONDS = 10.0
+# More manifests do not wait here; the leader builds the others.
 MAX_WAITING = 1000
-"""More manifests do not wait here; the leader builds the others."""
 
 log = structlog.get_logger(__name__)
 

@@ -13,10 +13,10 @@ MIB = 1024 * 1024
 MIN_CREDIT = MIB
 MAX_CREDIT = 64 * MIB
 MAX_READER_CACHE_BYTES = 4 * MIB
+# A follower may grant this multiple of its budget, because most segments with the smallest credit are idle.
 OVERCOMMIT_RATIO = 1.3
-"""A follower may grant this multiple of its budget, because most segments with the smallest credit are idle."""
+# The share of its budget that a follower does not use to raise credits.
 RESERVE_SHARE = 0.25
-"""The share of its budget that a follower does not use to raise credits."""
 PRIMARY_SHARE = 0.35
 FOLLOWER_SHARE = 0.35
 READER_SHARE = 0.1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+# The period over which received bytes are counted.
 IDLE_PERIOD_SECONDS = 300.0
-"""The period over which received bytes are counted."""
 
+# The most bytes that are received in an idle period.
 IDLE_MAX_BYTES = 64 * 1024 * 1024
-"""The most bytes that are received in an idle period."""
 
 
 class MemoryTrimmer:

@@ -26,13 +26,13 @@ from smq_storage.object_store.store import Store
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 10.0
+# So long a former incarnation whose journal is whole is reported after its last log, if it had any.
 WITHOUT_LOGS_SECONDS = 600.0
-"""So long a former incarnation whose journal is whole is reported after its last log, if it had any."""
 
 log = structlog.get_logger(__name__)
 
+# Incarnation, uid of the topic, segment.
 Key = tuple[str, str, str]
-"""Incarnation, uid of the topic, segment."""
 
 
 @dataclass(slots=True)

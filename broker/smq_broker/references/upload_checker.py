@@ -24,13 +24,13 @@ from smq_storage.object_store.store import ObjectMissing, Store
 from smq_storage.uploads.reference_rules import check_age, check_reference, check_upload, rejected_upload
 from smq_storage.uploads.uploaded_files import StoredUpload, read_upload_footer
 
+# An upload has rows of several segments, so its footer is needed several times within a short time.
 REMEMBERED_UPLOADS = 64
-"""An upload has rows of several segments, so its footer is needed several times within a short time."""
+# Each name is kept in the tail, in the chunk's footer and in the manifest, and takes a request.
 MAX_LARGE_VALUES_PER_BATCH = 64
-"""Each name is kept in the tail, in the chunk's footer and in the manifest, and takes a request."""
 RETRY_SECONDS = 0.2
+# The filer's time is read so often; in between, this process's monotonic clock continues it.
 FILER_TIME_SECONDS = 60.0
-"""The filer's time is read so often; in between, this process's monotonic clock continues it."""
 
 
 class UploadChecker:

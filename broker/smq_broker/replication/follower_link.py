@@ -19,8 +19,8 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import Unavailable
 from smq_core.model.entities import Replica
 
+# How long a segment stays on the shared stream if the threads of its own cannot be started.
 RETRY_SECONDS = 1.0
-"""How long a segment stays on the shared stream if the threads of its own cannot be started."""
 
 
 class FollowerLink:

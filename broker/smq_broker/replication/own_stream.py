@@ -34,8 +34,8 @@ from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL
 
+# A segment without a large message for this time goes back to the shared stream.
 QUIET_SECONDS = 10.0
-"""After so long without a large message the segment needs no stream of its own any more."""
 
 
 class OwnReplicationStream(ReplicationStream):

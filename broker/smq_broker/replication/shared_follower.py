@@ -20,9 +20,9 @@ from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
 
+# How often idle segments are checked: busy ones get the credit that they do not need, and the primary learns which
+# were fenced here.
 CHECK_SECONDS = 1.0
-"""How often idle segments are checked: busy ones get the credit that they do not need, and the primary learns
-which were fenced here."""
 
 log = structlog.get_logger(__name__)
 

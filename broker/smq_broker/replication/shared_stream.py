@@ -40,10 +40,10 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb
 
 MAX_MESSAGE_BYTES = 256 << 10
+# A message up to this size is written at once. The transport takes 64 KiB that the follower has not read.
 MAX_DIRECT_BYTES = 32 << 10
-"""A message up to this size is written at once. The transport takes 64 KiB that the follower has not read."""
+# How long a stream without links stays, because links of other segments may follow.
 LINGER_SECONDS = 10.0
-"""How long a stream without links stays, because links of other segments may follow."""
 NO_SCHEMA = pa.schema([])
 
 log = structlog.get_logger(__name__)

@@ -25,12 +25,12 @@ from smq_proto.flight import from_flight
 from smq_proto.v1 import data_pb2 as pb
 
 HEARTBEAT_SECONDS = 1.0
+# A new watermark or chain end waits this time for entries that take it along; then it is sent alone.
 UPDATE_DELAY_SECONDS = 0.02
-"""A new watermark or chain end is sent alone after so long, unless entries take it along."""
 UNRESPONSIVE_AFTER_SECONDS = 0.5
+# How long what is small waits at most for the answer to the last message. A follower that is slow to answer would not
+# answer a second message sooner.
 MAX_HOLD_SECONDS = 0.02
-"""How long what is small waits at most for the answer to the last message. A follower that is slow to answer would not
-answer a second message sooner."""
 INITIAL_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.5
 
@@ -49,8 +49,8 @@ CONNECTION = [
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
 
+# Makes a Flight client of an address.
 ConnectFlight = Callable[[str], Any]
-"""Makes a Flight client of an address."""
 
 
 def connect(address: str) -> Any:

@@ -19,14 +19,14 @@ from smq_core.model.entities import Topic
 from smq_core.model.keyspace import KeyRange
 from smq_storage.chunks.parquet_codec import chunk_schema, message_schema
 
+# A smaller received batch is copied, because it would pin a much larger network buffer.
 COPY_BELOW_BYTES = 64 * 1024
-"""A smaller received batch is copied, because it would pin a much larger network buffer."""
 
+# Memory of one entry besides its rows: Python and Arrow objects, measured with blocks of 64 batches.
 ENTRY_OVERHEAD_BYTES = 512
-"""Memory of one entry besides its rows: Python and Arrow objects, measured with blocks of 64 batches."""
 
+# Small batches are sent together up to this many bytes.
 MAX_MESSAGE_BYTES = 1024 * 1024
-"""Small batches are sent together up to this many bytes."""
 
 Partitions = npt.NDArray[np.int32]
 

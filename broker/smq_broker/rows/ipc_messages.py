@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
 
+# The index of the header in the table of a message; of the buffers' compression in the table of a record batch, 3.
 _RECORD_BATCH_HEADER = 2
-"""The index of the header in the table of a message; of the buffers' compression in the table of a record batch, 3."""
 _COMPRESSION = 3
 
 

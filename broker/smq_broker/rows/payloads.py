@@ -19,15 +19,15 @@ from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP
 
+# How many small blocks are joined into one.
 BLOCKS_PER_COMPACTION = 64
-"""How many small blocks are joined into one."""
 
+# Blocks of a chunk are copied into one of up to about this size, because the Parquet writer has a cost for each
+# column of each batch. For small blocks that is several times what their rows cost.
 JOIN_BYTES = 256 << 10
-"""Blocks of a chunk are copied into one of up to about this size, because the Parquet writer has a cost for each column
-of each batch. For small blocks that is several times what their rows cost."""
 
+# A payload and its number of rows.
 PayloadSpan = tuple["Payload", int]
-"""A payload and its number of rows."""
 
 
 class Payload:

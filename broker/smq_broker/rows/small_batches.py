@@ -21,8 +21,8 @@ from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 from smq_storage.chunks.small_arrays import binary_array, no_headers
 
+# What Arrow holds of a message besides its key and value: partition, timestamp and two offsets.
 ROW_BYTES = 20
-"""What Arrow holds of a message besides its key and value: partition, timestamp and two offsets."""
 
 SCHEMA = message_schema()
 

@@ -19,10 +19,10 @@ from smq_core.model.addresses import join_address, split_address
 from smq_core.model.http_hosts import is_cluster_host
 from smq_storage.process.listeners import create_listener
 
+# At once. Each has a thread. One more ends the oldest one, because a probe that fails ends the broker.
 MAX_REQUESTS = 32
-"""At once. Each has a thread. One more ends the oldest one, because a probe that fails ends the broker."""
+# How long a client may send nothing, or not read its answer.
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""How long a client may send nothing, or not read its answer."""
 
 ReadinessCheck = Callable[[], str | None]
 
@@ -119,8 +119,8 @@ class _Server(ThreadingHTTPServer):
         log.warning("http.request_failed", client=str(client_address), exc_info=True)
 
 
+# How long a new broker stays unready at most while another one drains.
 MAX_DRAIN_WAIT_SECONDS = 60.0
-"""How long a new broker stays unready at most while another one drains."""
 
 
 class Readiness:

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
+# Kinds that are remembered. Beyond that the oldest one is forgotten.
 MAX_KINDS = 1000
-"""Kinds that are remembered. Beyond that the oldest one is forgotten."""
 
 
 class LogLimiter:

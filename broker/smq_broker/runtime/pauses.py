@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+# Shorter than the time after which the leader treats a broker without reports as unresponsive.
 PAUSE_SECONDS = 2.0
-"""Shorter than the time after which the leader treats a broker without reports as unresponsive."""
 
 
 class PauseCounter:

@@ -21,8 +21,8 @@ import structlog
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_core.errors import Unavailable
 
+# Starts a thread that runs the function, under a name. Raises if the system starts no more threads.
 Spawn = Callable[[Callable[[], None], str], threading.Thread]
-"""Starts a thread that runs the function, under a name. Raises if the system starts no more threads."""
 
 log = structlog.get_logger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+# A filer that hangs answers nothing until the request's timeout, which is much longer. Slow writes take less.
 UNANSWERED_SECONDS = 5.0
-"""A filer that hangs answers nothing until the request's timeout, which is much longer. Slow writes take less."""
 
 
 @dataclass(slots=True)

@@ -13,14 +13,14 @@ from smq_core.model.entities import ChunkInfo
 from smq_core.replica.log_entries import ChunkWrite
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 
+# CPU is short if some thread waited for a core during at least this share of the time.
 STALLED_SHARE = 0.5
-"""CPU is short if some thread waited for a core during at least this share of the time."""
 
+# How many samples of a segment's byte counter are kept. They cover a second, so that an uneven burst is still one.
 BURST_SAMPLES = 10
-"""How many samples of a segment's byte counter are kept. They cover a second, so that an uneven burst is still one."""
 
+# The container's file comes first because it counts waits at the container's CPU limit too; then the machine's.
 PRESSURE_FILES = (Path("/sys/fs/cgroup/cpu.pressure"), Path("/proc/pressure/cpu"))
-"""The container's file comes first because it counts waits at the container's CPU limit too; then the machine's."""
 
 
 class CpuPressure:

@@ -30,12 +30,12 @@ from smq_storage.chunks.chain import ChunkChain
 P = ParamSpec("P")
 
 DEFAULT_PRODUCER_LIMITS = ProducerLimits()
+# Half of the time after which leaders that do not send it delete uploads that no chunk refers to.
 DEFAULT_MAX_UPLOAD_AGE = 30 * 60 * SECOND
-"""Half of the time after which leaders that do not send it delete uploads that no chunk refers to."""
+# A producer that waits for memory tries again much sooner.
 PRODUCER_RETRIES_WITHIN_SECONDS = 2.0
-"""A producer that waits for memory tries again much sooner."""
+# How often a waiting stream checks whether its client is still connected.
 CLIENT_CHECK_SECONDS = 0.25
-"""How often a waiting stream checks whether its client is still connected."""
 
 
 class AckSink(Protocol):

@@ -27,11 +27,11 @@ from smq_proto.wire import segment_to_pb, topic_to_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 
+# Makes the link from a segment to one follower. The last two arguments are called when the follower is fenced, and
+# when a thread of the link has died for good.
 ConnectFollower = Callable[
     [HostedSegment, Replica, Callable[[HostedSegment], None], Callable[[], None]], ReplicationLink
 ]
-"""Makes the link from a segment to one follower. The last two arguments are called when the follower is fenced, and
-when a thread of the link has died for good."""
 
 
 class SegmentOpener:

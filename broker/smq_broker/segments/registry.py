@@ -14,11 +14,10 @@ from smq_core.errors import InvalidRequest, NotHosted, Unavailable, WrongIncarna
 from smq_core.replica.segment_replica import ReplicaState
 
 OUTCOME_RETENTION_SECONDS = 600.0
+# How long ``find`` waits for a segment to be opened: a stream may arrive before the leader's request to open.
+#
+# It is shorter than the time after which a primary reports an unresponsive follower.
 OPEN_WAIT_SECONDS = 0.4
-"""How long ``find`` waits for a segment to be opened: a stream may arrive before the leader's request to open.
-
-It is shorter than the time after which a primary reports an unresponsive follower.
-"""
 
 log = structlog.get_logger(__name__)
 

@@ -33,15 +33,15 @@ from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConfli
 from smq_storage.object_store.store import Store
 
 INITIAL_BACKOFF_SECONDS = 0.05
+# Well below the leader's timeout for a seal request.
 FLUSH_AHEAD_TIMEOUT_SECONDS = 1.0
-"""Well below the leader's timeout for a seal request."""
+# A smaller tail is not flushed ahead of the seal: the sealer writes it as quickly.
 FLUSH_AHEAD_MIN_BYTES = 1 << 20
-"""A smaller tail is not flushed ahead of the seal: the sealer writes it as quickly."""
 MAX_BACKOFF_SECONDS = 2.0
 
 SEAL_TIMEOUT_SECONDS = 30.0
+# How long the answer to a seal waits for the removal of the segment's journal. Only a bad disk needs longer.
 REMOVAL_SECONDS = 1.0
-"""How long the answer to a seal waits for the removal of the segment's journal. Only a bad disk needs longer."""
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.store import Store
 
+# How many are kept. A broker hosts segments of fewer topics at once, mostly.
 MAX_LAYOUTS = 256
-"""How many are kept. A broker hosts segments of fewer topics at once, mostly."""
 
 
 class StoredLayouts:

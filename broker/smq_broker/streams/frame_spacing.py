@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 
+# Of one broker, to all of its readers together, as long as none waits longer than MAX_SPACING_SECONDS.
 FRAMES_PER_SECOND = 2000
-"""Of one broker, to all of its readers together, as long as none waits longer than MAX_SPACING_SECONDS."""
 
 MAX_SPACING_SECONDS = 0.05
 
+# A frame of more bytes is worth its cost and goes out at once.
 SMALL_BYTES = 64 << 10
-"""A frame of more bytes is worth its cost and goes out at once."""
 
 
 class FrameRate:
@@ -39,7 +39,7 @@ class FrameRate:
 
 
 class FrameSpacing:
-    """One stream of so many ``readers``, which count while it has messages.
+    """One stream of ``readers`` readers, which count while it has messages.
 
     Call ``mark_idle`` after a second without any, and at its end.
     """
@@ -51,7 +51,7 @@ class FrameSpacing:
         self._sent_at = float("-inf")
 
     def hold_seconds(self, now: float, nbytes: int) -> float:
-        """For how many more seconds a frame of so many bytes waits for further messages."""
+        """For how many more seconds a frame of ``nbytes`` waits for further messages."""
         if nbytes > SMALL_BYTES:
             return 0.0
         return max(0.0, self._sent_at + self._frame_rate.spacing_seconds - now)

@@ -9,8 +9,8 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb, outcome_to_pb
 
+# The reply for a repeated batch that is in the log, but whose first offset is not kept any more.
 UNKNOWN_OFFSET = (1 << 64) - 1
-"""The reply for a repeated batch that is in the log, but whose first offset is not kept any more."""
 
 
 def opened_reply(opened: OpenedProducer, max_batch_bytes: int) -> pb.ProducerReply:

@@ -22,8 +22,8 @@ from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
 
+# What may wait in all sessions of a stream. Beyond it a session ends, and its producer sends again later.
 MAX_WAITING_BYTES = 8 << 20
-"""What may wait in all sessions of a stream. Beyond it a session ends, and its producer sends again later."""
 
 
 @dataclass(frozen=True, slots=True)

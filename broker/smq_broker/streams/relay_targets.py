@@ -18,8 +18,8 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
 
+# The host name that clients use for the current leader; the port does not matter.
 LEADER_HOST = "leader"
-"""The host name that clients use for the current leader; the port does not matter."""
 
 REFRESH_SECONDS = 1.0
 REFRESH_TIMEOUT_SECONDS = 1.0

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
 
+# The largest one opens a segment: it has the topic's columns.
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""The largest one opens a segment: it has the topic's columns."""
 
 
 class RequestLimit:

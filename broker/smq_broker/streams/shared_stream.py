@@ -38,10 +38,10 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
 
 HEARTBEAT_SECONDS = 1.0
+# How soon batches that wait for capacity are tried again.
 RETRY_WAITING_SECONDS = 0.02
-"""How soon batches that wait for capacity are tried again."""
+# How long acks wait at most for those of other segments. A client sends its next message when all have come.
 REPLY_HOLD_SECONDS = 0.005
-"""How long acks wait at most for those of other segments. A client sends its next message when all have come."""
 
 Item = tuple[ProducerSession | None, pb.SharedBatch.SubBatch]
 

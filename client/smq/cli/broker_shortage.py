@@ -47,7 +47,7 @@ def available(brokers: Iterable[BrokerInfo]) -> int:
 
 
 def shortage(replicas: int, brokers: int) -> str:
-    """What happens to a topic with so many replicas; empty if there are enough brokers."""
+    """What happens to a topic with that number of replicas; empty if there are enough brokers."""
     if brokers >= replicas or replicas < 2:
         return ""
     if not brokers:

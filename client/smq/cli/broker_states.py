@@ -10,8 +10,8 @@ from smq.cli.output.formatting import age
 if TYPE_CHECKING:
     from smq import BrokerInfo
 
+# Processes that have ended, and whose journal nobody waits for.
 FORMER = ("recovered", "gone")
-"""Processes that have ended, and whose journal nobody waits for."""
 
 EXPLANATIONS = {
     "draining": "its segments move to other brokers, and it takes no new ones",

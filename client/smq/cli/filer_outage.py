@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from smq import ProblemInfo
 
+# Where the leader's problems name an outage of the filer.
 FILER = "filer"
-"""Where the leader's problems name an outage of the filer."""
 
 
 def filer_notice(problems: Sequence[ProblemInfo]) -> str:

@@ -21,8 +21,8 @@ from typing import Any
 from smq.cli.connection.port_forward import ForwardFailed, PortForward
 from smq_storage.process.shutdown import stop_signals
 
+# The Services of all releases have it; its value is the name of the release.
 RELEASE_LABEL = "seaweedmq.io/release"
-"""The Services of all releases have it; its value is the name of the release."""
 LEADER_PORT, RELAY_PORT = "grpc", "relay"
 """The names of the ports of a release's Services."""
 OPTIONS = ("--namespace", "--release", "--context", "--kubeconfig")

@@ -84,7 +84,7 @@ class ConsumerMonitor:
         self._thread.add(self)
 
     def wait_for_close(self, seconds: float) -> bool:
-        """Waits so long, or until ``close``. True if that was called."""
+        """Waits for ``seconds``, or until ``close``. True if that was called."""
         return self._closing.wait(seconds)
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from smq.consuming.groups.rebalance_events import OnRebalance, OnSegmentEnd
 from smq_core.errors import InvalidRequest
 
+# What a member commits by itself: nothing, all finished batches, or the finished batches when a segment has ended.
 AutoCommit: TypeAlias = bool | Literal["segment_end"]
-"""What a member commits by itself: nothing, all finished batches, or the finished batches when a segment has ended."""
 
 
 def check_options(on_loss: str, schema: str, large_values: str, max_bytes: int, prefetch_bytes: int) -> None:

@@ -13,7 +13,7 @@ RETRY_SECONDS = 0.15
 
 
 class HistoryReader:
-    """``wait`` waits so many seconds, or until the consumer is closed, and then returns True. For one thread."""
+    """``wait`` waits for seconds, or until the consumer is closed, and then returns True. For one thread."""
 
     def __init__(self, view: TopicView, wait: Callable[[float], bool]) -> None:
         self._view = view

@@ -25,8 +25,8 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP
 from smq_storage.tables.segment_files import StoredSegment, load_manifest
 
+# between the filer, which dates files, and the brokers, which date messages
 MAX_CLOCK_SKEW = timedelta(minutes=2)
-"""between the filer, which dates files, and the brokers, which date messages"""
 
 
 class PositionSearch:

@@ -9,8 +9,8 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.entities import number_of, range_of
 from smq_core.reading.segment_dag import SegmentNode
 
+# How many segments an error names at most.
 MAX_NAMED = 10
-"""How many segments an error names at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from smq_storage.uploads.uploaded_files import read_upload
 
 log = logging.getLogger(__name__)
 
+# The bytes of rows without a key that get the same partition.
 BATCH_BYTES = 1 << 20
-"""Rows without a key get another partition after so many bytes."""
 SCHEMA_RETRY_SECONDS = 0.2
 
 Uploads: TypeAlias = "list[UploadedFile]"

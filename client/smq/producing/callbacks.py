@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from smq_core.errors import InvalidRequest
 
+# To be called once the lock is released.
 Callbacks = list[Callable[[], None]]
-"""To be called once the lock is released."""
 
 _thread = threading.local()
 

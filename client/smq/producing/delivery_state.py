@@ -21,15 +21,15 @@ from smq_core.errors import DeliveryTimeout, SmqError
 
 log = logging.getLogger(__name__)
 
+# Makes a Receipt without the generated constructor, which takes three times as long. Each message has a Receipt.
 _tuple = tuple.__new__
-"""Makes a Receipt without the generated constructor, which takes three times as long. Each message has a Receipt."""
 
 R = TypeVar("R")
+# The indices of rows in a batch, or None for all rows.
 RowIndices = npt.NDArray[np.int64] | None
-"""The indices of rows in a batch, or None for all rows."""
 
+# The row count of a batch that still grows.
 OPEN_ROW_COUNT = 1 << 62
-"""The row count of a batch that still grows."""
 
 _PENDING = -1
 _UNKNOWN_OFFSET = -2

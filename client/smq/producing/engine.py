@@ -48,14 +48,14 @@ from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
 
 log = logging.getLogger(__name__)
 
+# How long after a segment's last ack the streams to its successors are opened ahead. Later they open when needed.
 OPEN_AHEAD_SECONDS = 10.0
-"""How long after a segment's last ack the streams to its successors are opened ahead. Later they open when needed."""
 
+# Applies until a broker reports its own limit.
 DEFAULT_MAX_BATCH_BYTES = 16 << 20
-"""Applies until a broker reports its own limit."""
 
+# In acks: the batch is in the log, but its offset is no longer known.
 OFFSET_UNKNOWN = (1 << 64) - 1
-"""In acks: the batch is in the log, but its offset is no longer known."""
 
 
 class ProducerEngine:

@@ -31,28 +31,29 @@ from smq_core.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
+# Without ``linger``, a small batch is sent at once while fewer than this many other batches have no outcome yet; with
+# ``linger``, only while none is without an outcome. Otherwise the batch waits and takes in more messages, because
+# many small batches would make a slow broker slower.
 MAX_UNACKED_BATCHES = 4
-"""Without ``linger``, a small batch is sent at once while fewer than this many other batches have no outcome yet; with
-``linger``, only while none is without an outcome. Otherwise the batch waits and takes in more messages, because many
-small batches would make a slow broker slower."""
 
+# A larger batch is worth its own cost and does not wait for outcomes.
 SMALL_BATCH_BYTES = 64 << 10
-"""A larger batch is worth its own cost and does not wait for outcomes."""
 
+# How old a batch may get by waiting for outcomes, because these may be those of another segment.
 MAX_BATCH_DELAY_SECONDS = 0.02
-"""How old a batch may get by waiting for outcomes, because these may be those of another segment."""
 
 UNACKED_PER_DELAY = 4
+# Each UNACKED_PER_DELAY batches without an outcome allow a batch one more delay, up to this number. Otherwise
+# thousands of small batches wait at the end of an outage of a minute, and the brokers, which have just come back,
+# need minutes for them.
 MAX_DELAYS = 10
-"""Each so many batches without an outcome allow a batch one more such delay, up to ten. Otherwise thousands of small
-batches wait at the end of an outage of a minute, and the brokers, which have just come back, need minutes for them."""
 
 
+# A program that ends without ``close`` says what it waits for after this long.
 EXIT_REPORT_SECONDS = 1.0
-"""A program that ends without ``close`` says what it waits for after this long."""
 
+# How many batches with errors are kept until the next flush, because a program may get the errors before that.
 MAX_FAILED_BATCHES = 1000
-"""How many batches with errors are kept until the next flush, because a program may get the errors before that."""
 
 
 class MessageBatcher:

@@ -15,8 +15,8 @@ from smq.producing.seal_outcomes import SealOutcomeClient
 from smq.producing.streams.segment_sender import SegmentSender
 from smq_core.model.entities import SealOutcome, Segment, Topic
 
+# After this long without a reply on the stream, other brokers are queried.
 OUTCOME_POLL_DELAY_SECONDS = 0.3
-"""After this long without a reply on the stream, other brokers are queried."""
 
 
 class OutcomeFetcher:

@@ -18,11 +18,11 @@ from smq_core.producing.send_queue import SendQueue
 
 log = logging.getLogger(__name__)
 
+# While the producer has streams of its own.
 CHECK_INTERVAL_SECONDS = 0.1
-"""While the producer has streams of its own."""
 
+# Otherwise only timeouts are looked for, and whether the topic was deleted.
 MAX_CHECK_INTERVAL_SECONDS = 0.5
-"""Otherwise only timeouts are looked for, and whether the topic was deleted."""
 
 
 class ProducerMonitor:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATUS_TIMEOUT_SECONDS = 1.0
+# How many brokers are asked at once.
 MAX_CALLS = 16
-"""How many brokers are asked at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ from smq_storage.uploads.uploaded_files import read_referenced_rows
 
 log = logging.getLogger(__name__)
 
+# The time without any message after which a read ends with Unavailable, whatever is tried.
 GIVE_UP_AFTER_SECONDS = 120.0
-"""A read ends with Unavailable after so long without any message, whatever is tried."""
 
+# The time without a wanted message after which a living replica is left for another one.
 TRY_ELSEWHERE_AFTER_SECONDS = 3.0
-"""A replica that is alive, and has not sent a wanted message for so long, is left."""
 
 MIN_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0

@@ -22,8 +22,8 @@ from smq_storage.chunks.schemas import TIMESTAMP
 from smq_storage.uploads.large_values import LargeValue, find_large_values
 from smq_storage.uploads.uploaded_files import ReferencedRows
 
+# The time without a frame after which the stream is aborted; heartbeats count as frames.
 UNRESPONSIVE_AFTER_SECONDS = 2.0
-"""The stream is aborted after so long without a frame; heartbeats count as frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TailFrame:
 
 
 class TailStream:
-    """One DoGet call for so many ``readers``. Iterate it in one thread; any thread may ``abort`` it."""
+    """One DoGet call that serves ``readers`` readers. Iterate it in one thread; any thread may ``abort`` it."""
 
     def __init__(self, segment: str, uid: str, replica: Replica, channels: ReaderChannels, readers: int = 1) -> None:
         self._segment = segment

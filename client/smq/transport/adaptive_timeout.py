@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 PAUSE_AFTER_REJECTION_SECONDS = 1.0
+# After a request that timed out, none is sent for its timeout times this.
 PAUSE_SHARE = 3.0
-"""After a request that timed out, none is sent for so many times its timeout."""
 
 
 class AdaptiveTimeout:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from smq_storage.object_store.store import StoreSettings
 
+# A relay forwards this address to the current leader.
 RELAY_LEADER_ADDRESS = "leader:7070"
-"""A relay forwards this address to the current leader."""
 
 ChannelOptions = Sequence[tuple[str, str | int]]
 

@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 FIRST_WARNING_SECONDS = 2.0
 MIN_INTERVAL_SECONDS = 10.0
 MAX_INTERVAL_SECONDS = 600.0
+# The time without a failure after which what failed was given up. A read that is repeated fails more often.
 FORGET_SECONDS = 120.0
-"""Without a failure for so long, whatever failed was given up. A read that is repeated fails more often."""
 
 
 class FilerHealth:

@@ -20,17 +20,17 @@ from smq_proto.v1 import leader_pb2_grpc
 
 ERROR_TRAILER = "smq-error-bin"
 RETRY_INTERVAL_SECONDS = 0.1
+# The time without an answer after which a call reports what it waits for.
 REPORT_WAIT_AFTER_SECONDS = 1.0
-"""A call that has no answer after so long reports what it waits for."""
 _LIST_BROKER_ACTIONS = "/arrow.flight.protocol.FlightService/ListActions"
 _LIST_TOPICS = "/smq.v1.Leader/ListTopics"
 _BROKER_CHECK_SECONDS = 1.0
+# What gRPC says of an answer that has a status of HTTP only, such as 404.
 _HTTP_STATUS = "http2 header with status"
-"""What gRPC says of an answer that has a status of HTTP only, such as 404."""
+# What gRPC says of a server that speaks HTTP/1 only, such as the leader's page and an S3 object store.
 _HTTP1_STATUS = re.compile(r"http1\.x server \(HTTP status (\d+)\)")
-"""What gRPC says of a server that speaks HTTP/1 only, such as the leader's page and an S3 object store."""
+# What a proxy answers while nothing listens behind it.
 _AWAY_FOR_A_MOMENT = (502, 503, 504)
-"""What a proxy answers while nothing listens behind it."""
 _WHERE_THE_LEADER_IS = (
     "`smq dev` listens at 127.0.0.1:7070, and on Kubernetes the leader is the Service of the operator, port 7070"
 )

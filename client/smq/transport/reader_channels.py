@@ -14,8 +14,8 @@ from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import SmqError
 
+# The time after which a connection is cut if a reader gets no answer and no other one gets a frame.
 UNRESPONSIVE_AFTER_SECONDS = 2.0
-"""A connection is cut if a reader gets no answer, and no other one has got a frame for so long."""
 
 
 class SharedChannel:

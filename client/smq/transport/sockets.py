@@ -16,19 +16,19 @@ from pathlib import Path
 
 from smq_core.model.addresses import split_address
 
+# An address as the kernel stores it (``sockaddr``): the family, the port in network byte order, the host.
 SocketAddress = bytes
-"""An address as the kernel stores it (``sockaddr``): the family, the port in network byte order, the host."""
 
 _STATUS = Path("/proc/self/status")
 _DESCRIPTOR_SLOTS = re.compile(r"^FDSize:\s*(\d+)", re.MULTILINE)
+# The size of the largest ``sockaddr``.
 _MAX_SOCKADDR_BYTES = 128
-"""The size of the largest ``sockaddr``."""
 
+# A host (4 or 16 bytes) and a port. An IPv4 host has 4 bytes even on an IPv6 socket.
 Peer = tuple[bytes, int]
-"""A host (4 or 16 bytes) and a port. An IPv4 host has 4 bytes even on an IPv6 socket."""
 
+# The prefix of an IPv4 address on an IPv6 socket.
 _IPV4_MAPPED_PREFIX = bytes(10) + b"\xff\xff"
-"""The prefix of an IPv4 address on an IPv6 socket."""
 
 
 def peer_addresses(address: str) -> set[Peer]:

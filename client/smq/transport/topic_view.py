@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 RETRY_INTERVAL_SECONDS = 0.2
 DELETED_AFTER_SECONDS = 3.0
 LOCATE_TIMEOUT_SECONDS = 0.5
+# For one PUT, so that slow connections can upload a large file.
 UPLOAD_TIMEOUT_SECONDS = 120.0
 _NO_FILER = "the address of the filer is not known; pass filer_url (and filer_endpoint) to connect()"
-"""For one PUT, so that slow connections can upload a large file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 from smq_core.errors import InvalidRequest, UnknownTopic
 
+# A call for one of these topics need not locate it again. Few programs call for more topics in turn.
 MAX_IDLE_VIEWS = 8
-"""A call for one of these topics need not locate it again. Few programs call for more topics in turn."""
 
 
 class View(Protocol):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import TypeAlias
 
+# The length of the longest bound, before base64.
 MAX_BOUND_BYTES = 64
-"""The length of the longest bound, before base64."""
 
+# One bound as JSON has it; None is unknown.
 KeyBound: TypeAlias = int | str | None
-"""One bound as JSON has it; None is unknown."""
 
 _LAST_BYTE = 0xFF
 _LAST_CODE_POINT = 0x10FFFF

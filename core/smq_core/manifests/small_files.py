@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from smq_core.manifests.compaction_plan import FileRun, plan_compaction
 from smq_core.manifests.segment_manifest import ManifestFile
 
+# A file below this size is small: larger ones are read as fast as the network is.
 SMALL_FILE_BYTES = 1024 * 1024
-"""A file below this size is small: larger ones are read as fast as the network is."""
 
+# The fewest files that are merged into one. The fixed requests of a merge are eleven.
 MIN_FILES = 16
-"""The fewest files that are merged into one. The fixed requests of a merge are eleven."""
 
+# The most files that are merged into one, so that one merge takes seconds, however small they are.
 MAX_FILES = 1000
-"""The most files that are merged into one, so that one merge takes seconds, however small they are."""
 
+# The most bytes of a merged file, because the leader holds all of it.
 TARGET_BYTES = 16 * 1024 * 1024
-"""A merged file has at most so many bytes, because the leader holds all of it."""
 
+# The largest limit for small files with which a run of ``MIN_FILES`` is never above the target.
 MAX_SMALL_FILE_BYTES = TARGET_BYTES // MIN_FILES
-"""The largest limit for small files with which a run of ``MIN_FILES`` is never above the target."""
 
 
 @dataclass(frozen=True, slots=True)

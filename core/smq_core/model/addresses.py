@@ -6,10 +6,10 @@ import ipaddress
 import re
 
 MAX_PORT = 65_535
+# The host to listen at over IPv4 and IPv6.
 ALL_ADDRESSES = "::"
-"""The host to listen at over IPv4 and IPv6."""
+# Hosts to listen at that no one can connect to from another machine.
 WILDCARDS = frozenset({"", "0.0.0.0", ALL_ADDRESSES})
-"""Hosts to listen at that no one can connect to from another machine."""
 
 _HOST = r"[^:/\[\]\s]"
 _ADDRESS = re.compile(rf"(?:\[([^\[\]]+)\]|({_HOST}*)):([0-9]{{1,50}})")

@@ -21,18 +21,18 @@ from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, Unavaila
 from smq_core.model.entities import SECOND, Layout, Micros
 from smq_core.model.names import check_name
 
+# Of one topic.
 MAX_APPS = 1000
-"""Of one topic."""
+# Of one publish.
 MAX_FILES = 1000
-"""Of one publish."""
+# Of all unfinished publishes of one topic together, so that the document stays below about 2 MiB.
 MAX_UNFINISHED_FILES = 4000
-"""Of all unfinished publishes of one topic together, so that the document stays below about 2 MiB."""
+# The idle time after which an app is forgotten when its place is needed for a new one.
 APP_EXPIRY: Micros = 30 * 24 * 3600 * SECOND
-"""An app that has done nothing for so long is forgotten when its place is needed for a new one."""
+# The same, for an app that publishes one version only. Longer than anybody repeats a call.
 ONE_OFF_EXPIRY: Micros = 3600 * SECOND
-"""The same, for an app that publishes one version only. Longer than anybody repeats a call."""
+# How many former owners of each app are known. One that was replaced before these may take the app back.
 MAX_FORMER_OWNERS = 64
-"""The last so many of each app are known. One that was replaced before that may take the app back."""
 
 
 @dataclass(frozen=True, slots=True)

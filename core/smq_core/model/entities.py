@@ -17,11 +17,11 @@ from smq_core.model.lost_range import LostRange
 from smq_core.model.reference import Reference
 from smq_core.model.superseded_chunks import SupersededChunks
 
+# How far a reader has come: ``{segment: next offset}``.
 Positions = Mapping[str, int]
-"""How far a reader has come: ``{segment: next offset}``."""
 
+# A time or a duration in microseconds. Times count from the Unix epoch unless a docstring names another clock.
 Micros = int
-"""A time or a duration in microseconds. Times count from the Unix epoch unless a docstring names another clock."""
 
 MIB = 1024 * 1024
 MILLISECOND: Micros = 1_000
@@ -332,8 +332,8 @@ class ProducerState:
 
 RECENT_BATCHES = 64
 
+# In place of an instance: several instances used this epoch, so no instance may write in it any more.
 CONFLICTING_INSTANCES = "!"
-"""In place of an instance: several instances used this epoch, so no instance may write in it any more."""
 
 
 def are_different_instances(a: str, b: str) -> bool:

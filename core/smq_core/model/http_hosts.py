@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
+# Of names that no public name server has.
 _SUFFIXES = (".svc", ".local", ".internal", ".localhost")
-"""Of names that no public name server has."""
 
 
 def is_cluster_host(header: str, others: Collection[str] = ()) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+# Sorted half-open ranges ``(start, stop)`` that neither touch nor overlap.
 IntervalSet = tuple[tuple[int, int], ...]
-"""Sorted half-open ranges ``(start, stop)`` that neither touch nor overlap."""
 
 EMPTY: IntervalSet = ()
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_PARTITIONS = 65_536
+# So few are faster without numpy, each call of which costs as much as several keys.
 FEW_KEYS = 64
-"""So few are faster without numpy, each call of which costs as much as several keys."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

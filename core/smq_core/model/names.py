@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from smq_core.errors import InvalidRequest
 
 MAX_NAME_LENGTH = 128
+# An error travels in a gRPC trailer, for which both sides accept 8 KiB of metadata, and is one line of a log.
 MAX_ERROR_CHARACTERS = 1000
-"""An error travels in a gRPC trailer, for which both sides accept 8 KiB of metadata, and is one line of a log."""
+# Of a value that an error quotes: enough to recognise it.
 MAX_SHOWN_CHARACTERS = 60
-"""Of a value that an error quotes: enough to recognise it."""
+# A whole number with more bits is not quoted: Python refuses to write large ones, and needs long for others.
 _MAX_SHOWN_BITS = 200
-"""A whole number with more bits is not quoted: Python refuses to write large ones, and needs long for others."""
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = MAX_SHOWN_CHARACTERS

@@ -25,8 +25,8 @@ _WIDENINGS = (
     ("float32", "float64"),
 )
 
+# How many changed columns a decision names.
 MAX_SUMMARY = 4
-"""How many changed columns a decision names."""
 
 
 def can_widen(old: str, new: str) -> bool:

@@ -18,8 +18,8 @@ from itertools import accumulate
 
 from smq_core.model.keyspace import KeyRange
 
+# ``(partition, rows)`` of one file, in its order, which is that of the partitions.
 FilePartitions = Sequence[tuple[int, int]]
-"""``(partition, rows)`` of one file, in its order, which is that of the partitions."""
 
 
 @dataclass(frozen=True, slots=True)

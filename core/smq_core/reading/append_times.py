@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from smq_core.model.entities import Micros
 
+# per segment
 MAX_POINTS = 32
-"""per segment"""
 
 
 @dataclass(slots=True)

@@ -145,7 +145,7 @@ class Group:
         return unresponsive
 
     def compensate_pause(self, microseconds: Micros) -> None:
-        """No heartbeat could arrive for so long, so that time counts neither for members nor for handovers."""
+        """No heartbeat could arrive in that time, so it counts neither for members nor for handovers."""
         for member in self.members.values():
             member.last_heartbeat_at += microseconds
         self.handovers = {s: replace(h, until=h.until + microseconds) for s, h in self.handovers.items()}

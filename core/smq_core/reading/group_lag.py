@@ -9,8 +9,8 @@ from heapq import heapify, heappop, heappush
 from smq_core.model.entities import Micros, number_of
 from smq_core.reading.segment_dag import SegmentNode
 
+# About when the message of a segment at an offset was appended; None if there is none yet, or it is not known.
 AppendTime = Callable[[str, int], Micros | None]
-"""About when the message of a segment at an offset was appended; None if there is none yet, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

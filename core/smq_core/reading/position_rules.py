@@ -9,8 +9,8 @@ from smq_core.model.entities import Positions
 from smq_core.model.interval_set import EMPTY, IntervalSet
 from smq_core.reading.segment_dag import ReadProgress, SegmentNode, ancestors, is_removed
 
+# How many segments an error names at most.
 MAX_NAMED = 10
-"""How many segments an error names at most."""
 
 
 def check_positions(

@@ -15,11 +15,11 @@ from smq_core.model.entities import SECOND, Micros
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains
 
 DEFAULT_LIFETIME: Micros = 600 * SECOND
+# The filer's times are whole seconds, so a much shorter lifetime would be none.
 MIN_LIFETIME: Micros = 5 * SECOND
-"""The filer's times are whole seconds, so a much shorter lifetime would be none."""
 
+# Two of the filer's times are compared only with so much in between: seconds are cut, and an answer may be late.
 CLOCK_MARGIN: Micros = 60 * SECOND
-"""Two of the filer's times are compared only with so much in between: seconds are cut, and an answer may be late."""
 
 
 @dataclass(frozen=True, slots=True)

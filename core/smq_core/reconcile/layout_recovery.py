@@ -33,10 +33,10 @@ from smq_core.model.keyspace import KeyRange, covers_exactly
 from smq_core.model.layout_transitions import validated
 from smq_core.scaling.placement import Placer
 
+# How many numbers new names leave out. A segment that nobody knows any more may have one of them.
 SKIPPED_NUMBERS = 1000
-"""How many numbers new names leave out. A segment that nobody knows any more may have one of them."""
+# The replica of a segment whose replicas nobody knows.
 UNKNOWN = Replica("unknown", "unknown", "unknown:0")
-"""The replica of a segment whose replicas nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

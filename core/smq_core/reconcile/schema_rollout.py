@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from smq_core.model.entities import Layout, Liveness, Phase, Reason, Segment
 from smq_core.scaling.placement import BrokerView
 
+# At most this part (one in eight) of a topic's segments is sealed for a new schema at a time, and one of each
+# primary.
 SCHEMA_SHARE = 8
-"""At most one in so many of a topic's segments is sealed for a new schema at a time, and one of each primary."""
 
 
 def segments_to_seal(

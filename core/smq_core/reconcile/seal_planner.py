@@ -29,8 +29,8 @@ from smq_core.scaling.autoscaler import Change, HotPartition, Merge, Roll, Split
 from smq_core.scaling.placement import BrokerView, Placer
 from smq_core.scaling.rebalancing import Move
 
+# At most this part (one in four) of a topic's segments moves away from a draining broker at a time.
 DRAIN_SHARE = 4
-"""At most one in so many of a topic's segments moves away from a draining broker at a time."""
 
 
 @dataclass(frozen=True, slots=True)

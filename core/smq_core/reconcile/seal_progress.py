@@ -24,13 +24,13 @@ from smq_core.reconcile.effects import Effect, FlushAhead
 from smq_core.reconcile.segment_record import SegmentRecords
 from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator
 
+# How long a seal waits until its successors are open and tails are written.
 SUCCESSOR_HEAD_START: Micros = SECOND
-"""How long a seal waits until its successors are open and tails are written."""
+# The pause after a seal before its cleanup. Its writers continue meanwhile, and need the same processes.
 RELEASE_DELAY: Micros = 150 * MILLISECOND
-"""The pause after a seal before its cleanup. Its writers continue meanwhile, and need the same processes."""
 
+# Maps an incarnation to its liveness.
 LivenessLookup = Callable[[str], Liveness]
-"""Maps an incarnation to its liveness."""
 
 
 def seal_effects(layout: Layout, records: SegmentRecords, now: Micros, liveness: LivenessLookup) -> list[Effect]:

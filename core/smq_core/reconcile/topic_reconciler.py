@@ -40,15 +40,14 @@ from smq_core.sealing.seal_coordinator import SealBlocked
 OPEN_RETRY_DELAY: Micros = 500 * MILLISECOND
 STORE_RETRY_DELAY: Micros = 200 * MILLISECOND
 MAX_REJECTED_REQUESTS = 100
+# After a read of a known layout that failed. The file may be gone, and is noticed soon when it is back.
 FAILED_READ_RETRY_DELAY: Micros = SECOND
-"""After a read of a known layout that failed. The file may be gone, and is noticed soon when it is back."""
+# The interval of reading the layout again, because a former leader's PUT may land after the first read.
+#
+# This includes the PUT that creates the layout, because a leader without usable brokers never tries to create one.
 RESYNC_AFTER: Micros = 30 * SECOND
-"""The interval of reading the layout again, because a former leader's PUT may land after the first read.
-
-This includes the PUT that creates the layout, because a leader without usable brokers never tries to create one.
-"""
+# How long brokers on which another leader placed segments may need until they report here, too.
 FOREIGN_BROKER_WARM_UP: Micros = 3 * SECOND
-"""How long brokers on which another leader placed segments may need until they report here, too."""
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from smq_core.replica.log_entries import Entry
 
+# A chunk names at most this many objects, because all of them are in its footer, which is read often.
 MAX_LARGE_VALUES = 1000
-"""A chunk names at most this many objects, because all of them are in its footer, which is read often."""
 
 
 def entries_of_next_chunk(entries: Iterable[Entry], max_bytes: int) -> tuple[Entry, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from smq_core.model.entities import Micros
 
+# A tail of this size does not wait longer than ``interval``. It limits what a stretched interval keeps in memory.
 WORTHWHILE_BYTES = 1024 * 1024
-"""A tail of this size does not wait longer than ``interval``. It limits what a stretched interval keeps in memory."""
 
 
 def flush_interval(tail_bytes: int, interval: Micros, max_interval: Micros | None) -> Micros:

@@ -12,8 +12,8 @@ from smq_core.model.entities import SECOND, ChunkInfo, Durability, Micros, Produ
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
 
+# A chunk takes at most this many bytes from the tail, or ``flush_bytes`` if that is more.
 MAX_CHUNK_BYTES = 64 * 1024 * 1024
-"""A chunk takes at most this many bytes from the tail, or ``flush_bytes`` if that is more."""
 
 
 @dataclass(frozen=True, slots=True)

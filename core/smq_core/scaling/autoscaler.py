@@ -16,17 +16,17 @@ from smq_core.model.entities import SECOND, Micros, Segment, TopicSpec
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficRates
 from smq_core.scaling.split_points import even_split_points, split_points_by_load
 
+# The most batches per second for one segment, because each batch has a fixed cost.
 TARGET_BATCHES_PER_SECOND = 2_000
-"""The most batches per second for one segment, because each batch has a fixed cost."""
+# How far the slope is extrapolated, so that a split comes before a ramp overloads the segment.
 LOOK_AHEAD_SECONDS = 5.0
-"""How far the slope is extrapolated, so that a split comes before a ramp overloads the segment."""
+# The highest planned pressure of a split's successors.
 TARGET_PRESSURE = 0.6
-"""The highest planned pressure of a split's successors."""
+# The most successors of one split, and the most predecessors of one merge.
 MAX_PARTS = 16
-"""The most successors of one split, and the most predecessors of one merge."""
 MERGE_FLOOR = 0.25
+# The quiet time after which segments merge when ``max_segments`` keeps a hot one from being split, if that is sooner.
 CROWDED_MERGE_AFTER: Micros = 30 * SECOND
-"""When ``max_segments`` keeps a hot segment from being split, quiet ones merge after so long, if that is sooner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from smq_core.model.entities import SECOND, Micros
 from smq_core.scaling.placement import BrokerView
 
 SCALE_IN_AFTER: Micros = 120 * SECOND
+# The highest share of a broker's capacity to use, in traffic or in memory.
 MAX_UTILIZATION = 0.6
-"""The highest share of a broker's capacity to use, in traffic or in memory."""
+# A broker that was added for memory has to start and take its share, before the effect is known.
 MEMORY_SCALE_OUT_COOLDOWN: Micros = 60 * SECOND
-"""A broker that was added for memory has to start and take its share, before the effect is known."""
+# A broker is removed only if the remaining ones then stay below this share.
 SCALE_IN_UTILIZATION = 0.4
-"""A broker is removed only if the remaining ones then stay below this share."""
 
 
 @dataclass(frozen=True, slots=True)

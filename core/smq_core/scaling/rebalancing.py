@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from smq_core.model.entities import Replica, Segment
 from smq_core.scaling.placement import BrokerView
 
+# The gap between the fullest and the emptiest broker that is worth a seal, in targets: about half a broker's load.
 MIN_GAP = 1.5
-"""The gap between the fullest and the emptiest broker that is worth a seal, in targets: about half a broker's load."""
+# The same, as a share of a broker's average load.
 MIN_GAP_SHARE = 0.3
-"""The same, as a share of a broker's average load."""
 MIN_MOVE_SHARE, MAX_MOVE_SHARE = 1 / 64, 3 / 4
 """A replica moves if its load is between these shares of the gap: enough to matter, too little to move back."""
+# A follower's load as a share of its primary's.
 FOLLOWER_WEIGHT = 0.5
-"""A follower's load as a share of its primary's."""
+# How many of the emptiest brokers are tried, because a segment's other replicas may exclude some.
 MAX_RECEIVERS = 4
-"""How many of the emptiest brokers are tried, because a segment's other replicas may exclude some."""
 
+# A replica: its load, its rank, its segment.
 _ReplicaLoad = tuple[float, int, Segment]
-"""A replica: its load, its rank, its segment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from smq_core.model.entities import SECOND, Micros
 
 FAST_WINDOW: Micros = 2 * SECOND
 SLOW_WINDOW: Micros = 30 * SECOND
+# Per second, for every counter: no real rate is higher.
 MAX_RATE = 1e12
-"""Per second, for every counter: no real rate is higher."""
 MAX_SLICES = 1024
 
 
@@ -55,7 +55,7 @@ class TrafficRates:
         )
 
     def plus(self, other: TrafficRates, times: float = 1.0) -> TrafficRates:
-        """This and so many times the other, never below zero."""
+        """This and ``times`` times the other, never below zero."""
         return TrafficRates(
             max(0.0, self.messages + other.messages * times),
             max(0.0, self.bytes + other.bytes * times),

@@ -12,10 +12,10 @@ from itertools import pairwise
 
 from smq_core.model.keyspace import KeyRange
 
+# Even load, in targets, that is added to the histogram, so that a small measured load does not decide alone.
 EVEN_SHARE = 0.1
-"""Even load, in targets, that is added to the histogram, so that a small measured load does not decide alone."""
+# Bisection steps in the search for the fullest part's load.
 SEARCH_STEPS = 12
-"""Bisection steps in the search for the fullest part's load."""
 
 
 def split_points_by_load(

@@ -14,8 +14,8 @@ from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters, slow_wi
 MOVE_INTERVAL: Micros = 10 * SECOND
 MOVE_CHECK_INTERVAL: Micros = SECOND
 MOVE_COOLDOWN: Micros = 10 * SECOND
+# At most this part (one in four) of a topic's segments moves at a time, so that most writers are not disturbed.
 MOVE_SHARE = 4
-"""At most one in so many of a topic's segments moves at a time, so that most of its writers are not disturbed."""
 MAX_MOVES = 32
 
 

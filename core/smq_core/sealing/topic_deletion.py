@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from smq_core.model.entities import Layout, Liveness, Micros, SealOutcome
 from smq_core.sealing.seal_coordinator import RequestSeal, SealBlocked, SealCoordinator, SealFromFiler
 
+# The reason in the seal requests. Producers receive UnknownTopic.
 REASON = "Deleted"
-"""The reason in the seal requests. Producers receive UnknownTopic."""
 
 
 @dataclass(slots=True)

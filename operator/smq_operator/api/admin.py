@@ -48,10 +48,10 @@ from smq_storage.topic_manifests.settings import manifest_changes, settings_of
 
 log = structlog.get_logger(__name__)
 
+# How long a deletion waits for a topic that this leader has not read yet.
 ADOPTION_TIMEOUT_SECONDS = 3.0
-"""How long a deletion waits for a topic that this leader has not read yet."""
+# Less than the timeout of clients, so that they get the reason why segments are not sealed yet.
 SEAL_WAIT_SECONDS = 8.0
-"""Less than the timeout of clients, so that they get the reason why segments are not sealed yet."""
 # Brokers report each second. Less than the timeout of clients, so that they get the reason.
 DRAIN_REPORT_TIMEOUT_SECONDS = 5.0
 DRAIN_REPORT_CHECK_SECONDS = 0.05

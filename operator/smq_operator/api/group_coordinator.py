@@ -47,13 +47,13 @@ from smq_storage.object_store.store import Store
 log = structlog.get_logger(__name__)
 
 WRITE_RETRY_INTERVAL_SECONDS = 0.5
+# A new leader takes no group for abandoned before this. A member needs a while to find the new address and to call
+# there, and what it holds unread must not be removed meanwhile.
 REJOIN_TIME: Micros = 5 * MEMBER_TIMEOUT
-"""A new leader takes no group for abandoned before this. A member needs a while to find the new address and to call
-there, and what it holds unread must not be removed meanwhile."""
 IDLE_FORGET_AFTER_US = 600_000_000
 EXPIRE_INTERVAL_SECONDS = 0.5
+# How often the file of a group with members is written, because retention waits for active groups.
 TOUCH_INTERVAL_US = 3600_000_000
-"""How often the file of a group with members is written, because retention waits for active groups."""
 
 
 @dataclass(slots=True)
@@ -88,8 +88,8 @@ class LoadedGroup:
         return bool(new)
 
 
+# Takes in how far a group has read, which may show that a segment has lost messages. It is repeated.
 OnPositions: TypeAlias = Callable[[ManagedTopic, str, Positions], object]
-"""Takes in how far a group has read, which may show that a segment has lost messages. It is repeated."""
 
 
 class GroupCoordinator:
@@ -485,7 +485,7 @@ class GroupCoordinator:
     # ---- time
 
     def compensate_pause(self, microseconds: int) -> None:
-        """This process was paused for so long, so no heartbeat could arrive in that time."""
+        """This process was paused for that time, so no heartbeat could arrive."""
         if self._serving_since is not None:
             self._serving_since += microseconds
         for it in self._groups.values():

@@ -26,10 +26,10 @@ from smq_operator.runtime.clock import Clock
 log = structlog.get_logger(__name__)
 
 SAMPLE_INTERVAL_SECONDS = 2.0
+# The number of groups of one topic that metrics show: those that were active last.
 MAX_REPORTED_GROUPS = 100
-"""The number of groups of one topic that metrics show: those that were active last."""
+# The number of segments of one topic whose watermarks are noted, the newest ones.
 MAX_HISTORIES = 1000
-"""The number of segments of one topic whose watermarks are noted, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from smq_operator.runtime.readiness import Readiness
 from smq_proto.v1 import leader_pb2 as lpb
 
 HEARTBEAT_MS = 1000
+# The name that the leader gives has that of the group in it.
 MAX_MEMBER_LENGTH = 2 * MAX_NAME_LENGTH
-"""The name that the leader gives has that of the group in it."""
 STARTS = ("earliest", "latest", "positions")
 
 

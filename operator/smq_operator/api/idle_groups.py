@@ -18,8 +18,8 @@ from smq_storage.object_store.store import Store
 
 RESCAN_INTERVAL: Micros = 600 * SECOND
 RETRY_INTERVAL: Micros = 10 * SECOND
+# Each leader that loads a group starts at the next thousand, so generations of two leaders never coincide.
 GENERATIONS_PER_LEADER = 1000
-"""Each leader that loads a group starts at the next thousand, so generations of two leaders never coincide."""
 
 
 def next_generation(stored: int) -> int:

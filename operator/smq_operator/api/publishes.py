@@ -33,8 +33,8 @@ from smq_storage.catalog.layouts import read_layout
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 
+# How long a call waits for the publish to become complete, before the client repeats it.
 WAIT_SECONDS = 1.0
-"""How long a call waits for the publish to become complete, before the client repeats it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
+# In one report. Each segment has buffers and a thread, so a broker hosts far fewer.
 MAX_SEGMENTS = 10_000
-"""In one report. Each segment has buffers and a thread, so a broker hosts far fewer."""
+# How many others a report names as unresponsive, or as former ones.
 MAX_INCARNATIONS = 1_000
-"""How many others a report names as unresponsive, or as former ones."""
+# How many incarnations that report are registered, besides those that the platform knows.
 MAX_BROKERS = 2_000
-"""How many incarnations that report are registered, besides those that the platform knows."""
 
 
 def check_size(report: lpb.BrokerReport) -> None:

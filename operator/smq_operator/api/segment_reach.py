@@ -27,8 +27,8 @@ from smq_storage.object_store.store import Store
 log = structlog.get_logger(__name__)
 
 STATUS_TIMEOUT_SECONDS = 1.0
+# For the chains of a request's segments. The questions and this take less than the timeout of clients, 10 s.
 CHAIN_TIMEOUT_SECONDS = 2.0
-"""For the chains of a request's segments. The questions and this take less than the timeout of clients, 10 s."""
 # Between two questions to a broker, so that groups that commit often cost it at most 50 answers a second.
 STATUS_PAUSE_SECONDS = 0.02
 

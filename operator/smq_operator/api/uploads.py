@@ -20,12 +20,12 @@ from smq_storage.object_store.store import Store
 
 log = structlog.get_logger(__name__)
 
+# A PUT must begin within this time. Longer than the clocks of a leader and a store usually differ.
 URL_LIFETIME = timedelta(minutes=15)
-"""A PUT must begin within this time. Longer than the clocks of a leader and a store usually differ."""
+# In one call, so that an answer stays small and a call short.
 MAX_FILES = 100
-"""In one call, so that an answer stays small and a call short."""
+# What S3 takes in one PUT.
 MAX_FILE_BYTES = 5 << 30
-"""What S3 takes in one PUT."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from smq_core.model.entities import Replica
 from smq_proto import flight
 from smq_proto.channel_options import NO_PROXY
 
+# A limit, so that a broker that hangs cannot occupy every thread.
 MAX_CALLS_PER_BROKER = 8
-"""A limit, so that a broker that hangs cannot occupy every thread."""
 
 MAX_BACKGROUND_CALLS_PER_BROKER = 4
 

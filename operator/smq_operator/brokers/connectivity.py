@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 UNREACHABLE_AFTER_US = 3_000_000
+# A report that a peer is unreachable expires if it is not repeated for this long.
 UNREACHABLE_REPORT_TTL_US = 1_500_000
-"""A report that a peer is unreachable expires if it is not repeated for this long."""
 MOVE_COOLDOWN_US = 30_000_000
 
 

@@ -17,8 +17,8 @@ from smq_proto.v1.leader_pb2 import Empty
 
 log = structlog.get_logger(__name__)
 
+# Longer for a broker that was suspected wrongly before.
 PROBE_TIMEOUT_SECONDS = 0.3
-"""Longer for a broker that was suspected wrongly before."""
 PROBE_INTERVAL_SECONDS = 0.5
 
 

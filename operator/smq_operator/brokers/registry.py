@@ -27,23 +27,23 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
 ACCEPTING_STATES = ("waiting", "open")
+# States of a segment at a broker that takes no more messages of it.
 FENCED_STATES = ("fenced", "sealed")
-"""States of a segment at a broker that takes messages of it, or will."""
 
+# Of names of brokers, nodes and zones: as long as names in Kubernetes may be.
 MAX_BROKER_NAME_LENGTH = 253
-"""Of names of brokers, nodes and zones: as long as names in Kubernetes may be."""
+# A host's name of 253 characters, and a port.
 MAX_ADDRESS_LENGTH = 300
-"""A host's name of 253 characters, and a port."""
 
 SUSPECT_AFTER_US = 2_500_000
+# A report that arrives this long after a layout was read was sent after that layout was written.
 REPORT_IN_FLIGHT_US = 2_500_000
-"""A report that arrives this long after a layout was read was sent after that layout was written."""
 GONE_RETENTION_US = 600_000_000
+# How many former incarnations that no known layout names are registered. A layout may name them later.
 MAX_FORMER = 2_000
-"""How many former incarnations that no known layout names are registered. A layout may name them later."""
 MAX_REPORT_TIMEOUT_US = 20_000_000
+# Without another false alarm for this long, a broker's report timeout halves again.
 REPORT_TIMEOUT_DECAY_US = 60_000_000
-"""Without another false alarm for this long, a broker's report timeout halves again."""
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ class BrokerRegistry:
         return any(o.terminated is None and o.last_report_at - at >= REPORT_IN_FLIGHT_US for o in others)
 
     def compensate_pause(self, microseconds: int) -> None:
-        """This process was paused for so long, so missing reports in that time say nothing about the brokers."""
+        """This process was paused for that time, so missing reports say nothing about the brokers."""
         for broker in self._brokers.values():
             broker.last_report_at += microseconds
             broker.ended_at += microseconds

@@ -19,8 +19,8 @@ from smq_storage.chunks.parquet_codec import chunk_schema
 from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
 from smq_storage.object_store.store import Store
 
+# Longer than core waits before it tries another replica: a late answer is still good. Brokers answer in 30 s.
 SEAL_TIMEOUT_SECONDS = 35.0
-"""Longer than core waits before it tries another replica: a late answer is still good. Brokers answer in 30 s."""
 FLUSH_TIMEOUT_SECONDS = 5.0
 
 

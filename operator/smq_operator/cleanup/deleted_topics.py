@@ -36,8 +36,8 @@ from smq_storage.catalog.topics import put_current, read_current, read_current_t
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 
+# How long a record stays after the data is deleted, so that a PUT that lands late is deleted too.
 LATE_WRITE_GRACE_US = 3600 * SECOND
-"""How long a record stays after the data is deleted, so that a PUT that lands late is deleted too."""
 
 
 @dataclass(frozen=True, slots=True)

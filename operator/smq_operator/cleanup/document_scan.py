@@ -17,8 +17,8 @@ from smq_operator.runtime.problems import LeaderProblems
 
 log = structlog.get_logger(__name__)
 
+# The time after which a document that the filer lists but does not return is skipped, as a damaged one is.
 UNAVAILABLE_AFTER_US = 30 * SECOND
-"""A document that the filer does not return for so long, though it answers listings, is skipped as a damaged one is."""
 
 
 @dataclass(slots=True)

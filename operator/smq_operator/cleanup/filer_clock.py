@@ -20,8 +20,8 @@ from smq_storage.catalog.filer_time import read_filer_time
 log = structlog.get_logger(__name__)
 
 MEASURE_INTERVAL_US = 30_000_000
+# Clocks that differ by less than this are not reported.
 SKEW_TOLERANCE_US = 60_000_000
-"""Clocks that differ by less than this are not reported."""
 
 
 @dataclass(frozen=True, slots=True)

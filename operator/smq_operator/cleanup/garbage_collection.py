@@ -53,11 +53,11 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.5
+# When a new leader first looks for topics deleted without a leader: their segments still accept messages.
 FIRST_CHECK_US = 15 * SECOND
-"""When a new leader first looks for topics deleted without a leader: their segments still accept messages."""
 PIN_CHECK_INTERVAL_US = 60 * SECOND
+# The number of segments that the reason of a decision names.
 MAX_NAMED_SEGMENTS = 5
-"""The number of segments that the reason of a decision names."""
 
 
 class GroupStates(Protocol):

@@ -41,11 +41,11 @@ from smq_storage.tables.manifests import find_manifest
 
 log = structlog.get_logger(__name__)
 
+# The most segments that one pass removes, or whose files it deletes, so that other topics get their turn.
 MAX_SEGMENTS_PER_PASS = 64
-"""The most segments that one pass removes, or whose files it deletes, so that other topics get their turn."""
 
+# An incarnation and a segment that it hosts.
 StartedSegment = tuple[str, str]
-"""An incarnation and a segment that it hosts."""
 
 
 IsHeld = Callable[[Store, Topic, RetryPolicy], bool]

@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 
 CHECK_AFTER_US = 3_000_000
 RECHECK_INTERVAL_US = 10_000_000
+# Of how many unknown topics one broker's segments are checked at a time. A report can name any number.
 MAX_TOPICS = 100
-"""Of how many unknown topics one broker's segments are checked at a time. A report can name any number."""
 UNSEALED_STATES = ("waiting", "open", "fenced")
 
 

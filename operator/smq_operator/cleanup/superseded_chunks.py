@@ -42,10 +42,10 @@ from smq_storage.tables.segment_files import StoredSegment
 
 log = structlog.get_logger(__name__)
 
+# The time after which a segment whose files are not as they should be is tried again.
 RETRY_AFTER_US = 3600 * SECOND
-"""A segment whose files are not as they should be is tried again after so long."""
+# The intervals of retention after which what a pin, a broker or a publish keeps is checked again: a minute.
 CHECK_AGAIN_INTERVALS = 6
-"""What a pin, a broker or a publish keeps is looked at again after so many intervals of retention: after a minute."""
 
 _Damage = CorruptChunk | CorruptDocument | DataLost
 

@@ -38,17 +38,16 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import find_manifest
 
+# Returns the file names below ``_uploads/<topic uid>/`` that must stay although no chunk names them.
+#
+# It is called after the uploads are listed, and before index, layout and chunks are read. So a name may be dropped
+# from what it returns as soon as a chunk has the reference. A name that it returns for the first time must be that of
+# an upload younger than half of the grace. If it raises an error, no upload is deleted.
 KeptUploads: TypeAlias = Callable[[Store, Topic], Collection[str]]
-"""Returns the file names below ``_uploads/<topic uid>/`` that must stay although no chunk names them.
-
-It is called after the uploads are listed, and before index, layout and chunks are read. So a name may be dropped from
-what it returns as soon as a chunk has the reference. A name that it returns for the first time must be that of an
-upload younger than half of the grace. If it raises an error, no upload is deleted.
-"""
 
 
+# An incarnation and a segment that it hosts.
 HostedSegment = tuple[str, str]
-"""An incarnation and a segment that it hosts."""
 
 
 @dataclass(frozen=True, slots=True)

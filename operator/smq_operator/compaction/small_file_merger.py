@@ -41,18 +41,18 @@ from smq_storage.tables.segment_files import StoredSegment, load_manifest
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 1.0
+# Encoded, sorted and decoded rows of one part are in memory together: about 100 MiB, 200 if they compress well.
 LIMITS = MergeLimits(readers=1, decoded_bytes=32 * 1024 * 1024)
-"""Encoded, sorted and decoded rows of one part are in memory together: about 100 MiB, 200 if they compress well."""
+# A pause is this times as long as the run before it, so merging takes a quarter of the time at most.
 PAUSE_FACTOR = 3.0
-"""A pause takes so many times what the run before it took, so merging takes a quarter of the time at most."""
+# Then the index names what is merged, so that another leader does not begin anew, and another topic has its turn.
 MAX_RUNS_PER_SWITCH = 16
-"""Then the index names what is merged, so that another leader does not begin anew, and another topic has its turn."""
 RETRY_AFTER_US, MAX_RETRY_AFTER_US = 10 * SECOND, 3600 * SECOND
 """The backoff of a segment whose merge failed. Damaged files are tried again after the longest."""
 
 
+# What somebody has to repair.
 _Damage: TypeAlias = CorruptChunk | CorruptDocument | DataLost
-"""What somebody has to repair."""
 
 
 class SmallFileSource(Protocol):

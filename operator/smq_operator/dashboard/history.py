@@ -15,17 +15,16 @@ from smq_core.model.entities import Layout, Micros, Phase, TopicSpec
 from smq_core.scaling.autoscaler import pressure
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficRates
 
+# The level of a load of exactly the target. The highest level, 255, stands for all above five targets.
 LEVELS_PER_TARGET = 50
-"""The level of a load of exactly the target. The highest level, 255, stands for all above five targets."""
+# The most ranges of a column. Of more, neighbours are shown as one with the highest load among them.
 MAX_RANGES = 512
-"""A column has at most so many ranges. Of more, neighbours are shown as one with the highest load among them."""
 MAX_ROUNDS = 900
 MAX_COLUMNS = 45_000
+# The oldest rounds are dropped beyond any of these.
+#
+# A range takes three bytes and a column about 400, so all of it takes about 25 MB at most.
 MAX_TOTAL_RANGES = 2_000_000
-"""The oldest rounds are dropped beyond any of these.
-
-A range takes three bytes and a column about 400, so all of it takes about 25 MB at most.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ from smq_operator.status.topic_snapshot import snapshot_of
 
 SAMPLE_SECONDS = 2.0
 MAX_DECISIONS = 100
+# Of the topic that is shown; the page says how many more there are.
 MAX_SEGMENTS = 500
-"""Of the topic that is shown; the page says how many more there are."""
+# All other conditions are good if they are False.
 GOOD_IF_TRUE = ("Ready", "FilerAvailable", "Balanced")
-"""All other conditions are good if they are False."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class ShownLag:
     seconds: float
 
 
+# The lags of a topic's groups.
 LagsOf: TypeAlias = Callable[[str], Iterable[ShownLag]]
-"""The lags of a topic's groups."""
 
 
 def _no_lags(_: str) -> Iterable[ShownLag]:

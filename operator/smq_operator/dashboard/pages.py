@@ -8,6 +8,7 @@ from aiohttp import web
 
 from smq_operator.dashboard.overview import Overview
 
+# The page loads nothing from elsewhere, and nothing else may embed it.
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -15,7 +16,6 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""The page loads nothing from elsewhere, and nothing else may embed it."""
 
 
 class DashboardPages:

@@ -40,8 +40,8 @@ log = structlog.get_logger(__name__)
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 DELETE_FIRST_COST = "-1000"
+# A requested count stands for this long whatever the cache says: it may be stale, or the call may have failed.
 SCALE_HOLD_SECONDS = 5.0
-"""A requested count stands for this long whatever the cache says: it may be stale, or the call may have failed."""
 
 
 class KubePlatform:

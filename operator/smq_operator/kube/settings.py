@@ -12,8 +12,8 @@ from smq_core.model.entities import SECOND
 from smq_operator.runtime.settings import DEFAULT_PORT, Settings
 from smq_storage.process.settings import Duration, duration_field
 
+# The controller manager's --node-monitor-grace-period is 50 s.
 NODE_GRACE_US = 60 * SECOND
-"""The controller manager's --node-monitor-grace-period is 50 s."""
 RELEASE_LABEL, COMPONENT_LABEL = "seaweedmq.io/release", "seaweedmq.io/component"
 """What belongs to a release is found by these labels. Deployment tools overwrite those of app.kubernetes.io."""
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

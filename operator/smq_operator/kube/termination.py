@@ -37,15 +37,15 @@ from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.settings import COMPONENT_LABEL
 from smq_operator.platform_port import TerminationProof
 
+# A Node's clock may have been set back by up to this while a container was restarted.
 CLOCK_MARGIN_SECONDS = 60
-"""A Node's clock may have been set back by up to this while a container was restarted."""
+# How often a proof that waits for a newer list of Nodes requests one.
 LIST_INTERVAL_US = 10_000_000
-"""How often a proof that waits for a newer list of Nodes requests one."""
 MAX_REMEMBERED = 20_000
 JOURNAL_VARIABLE = "SMQ_JOURNAL"
 BROKER = (COMPONENT_LABEL, "broker")
+# The name of the broker's container in its Pod, as the chart has it.
 BROKER_CONTAINER = "broker"
-"""The name of the broker's container in its Pod, as the chart has it."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 

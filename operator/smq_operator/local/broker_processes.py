@@ -31,11 +31,11 @@ from smq_storage.process.boot import boot_id
 log = structlog.get_logger(__name__)
 
 INCARNATION_VARIABLE, NAME_VARIABLE, LEADER_VARIABLE = "SMQ_INCARNATION", "SMQ_NAME", "SMQ_LEADER"
+# The folder of the leader that started it, by which a broker is found if its record is lost.
 FOLDER_VARIABLE = "SMQ_BROKER_OF"
-"""The folder of the leader that started it, by which a broker is found if its record is lost."""
 JOURNAL_VARIABLE, DRAIN_VARIABLE = "SMQ_JOURNAL", "SMQ_DRAIN"
+# Short, because on one machine a leader that does not answer is most likely stopping too.
 LEADERLESS_TIMEOUT = "1.5"
-"""Short, because on one machine a leader that does not answer is most likely stopping too."""
 INITIAL_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 5.0
 HEALTHY_AFTER_SECONDS = 10.0

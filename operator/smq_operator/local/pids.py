@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
+# Why a pid cannot be watched: nothing has it, or a thread has it now (the last two, depending on the kernel).
 NO_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
-"""Why a pid cannot be watched: nothing has it, or a thread has it now (the last two, depending on the kernel)."""
 
 
 def start_time(pid: int) -> int | None:

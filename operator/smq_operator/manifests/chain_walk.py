@@ -25,7 +25,7 @@ class ChainWalk:
         self.advanced_at = now
 
     def advance(self, max_chunks: int, now: Micros) -> int:
-        """Reads at most so many chunks, and returns how many it read. Raises StoreUnavailable, CorruptChunk."""
+        """Reads at most ``max_chunks``, and returns how many it read. Raises StoreUnavailable, CorruptChunk."""
         read = 0
         while read < max_chunks and self._sealed_at is None:
             chunk = self._chain.stored(self._draft.end)

@@ -29,16 +29,16 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import read_manifest, write_manifest
 
+# So long after the seal the broker's manifest is waited for.
 BUILD_AFTER_US = 10 * SECOND
-"""So long after the seal the broker's manifest is waited for."""
 RETRY_AFTER_US = 2 * SECOND
+# The time after which a manifest is read again, in case its file was damaged or deleted.
 CHECK_AGAIN_AFTER_US = 3600 * SECOND
-"""A manifest that could be read is read again after so long, in case its file was damaged or deleted."""
+# The time after which a chain that lacks a chunk is reported. Before that, the store's answers may be old.
 REPORT_GAP_AFTER_US = 30 * SECOND
-"""A chain that lacks a chunk for so long is reported. Before that, the store's answers may be old."""
 MAX_SEGMENTS_PER_PASS = 64
+# The most chunks that one pass reads, so that other topics get their turn.
 MAX_CHUNKS_PER_PASS = 500
-"""The most chunks that one pass reads, so that other topics get their turn."""
 
 
 @dataclass(slots=True)

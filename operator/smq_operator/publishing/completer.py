@@ -36,16 +36,16 @@ from smq_storage.uploads.renewal import renew_upload
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
+# After an attempt that did not complete a publish, because segments are being replaced or a broker is away.
 RETRY_SECONDS = 0.2
-"""After an attempt that did not complete a publish, because segments are being replaced or a broker is away."""
+# More after an error that no attempt should have.
 FAILURE_RETRY_SECONDS = 5.0
-"""More after an error that no attempt should have."""
+# The time after which a topic's document is read again, because another leader may have committed something.
 CHECK_AGAIN_AFTER_US: Micros = 60 * SECOND
-"""A topic's document is read again after so long, because another leader may have committed something."""
 STREAM_THREADS = 16
 
+# The uid of a topic, and an app.
 Key = tuple[str, str]
-"""The uid of a topic, and an app."""
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from smq_proto.flight import flight_errors, parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
 
+# For one stream. After that all references are written again, and those that are in the log are repeats.
 TIMEOUT_SECONDS = 8.0
-"""For one stream. After that all references are written again, and those that are in the log are repeats."""
 _OPTIONS = [NO_PROXY, ("grpc.use_local_subchannel_pool", 1)]
 
 

@@ -34,8 +34,8 @@ from smq_operator.runtime.task_runner import TaskRunner
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.1
+# In a row. Then the loop ends with the error, because a leader whose passes all fail leads nothing.
 MAX_FAILED_RECONCILIATIONS = 100
-"""In a row. Then the loop ends with the error, because a leader whose passes all fail leads nothing."""
 
 
 class LeaderLoop:
@@ -98,7 +98,7 @@ class LeaderLoop:
             await self._queue.wait(TICK_SECONDS)
 
     def pause_detected(self, microseconds: int) -> None:
-        """This process was paused for so long, so no broker could report in that time of the warm-up."""
+        """This process was paused for that time of the warm-up, so no broker could report in it."""
         for managed in self._topics.values():
             if managed.reconciler is not None:
                 managed.reconciler.warm_up_until += microseconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from smq_operator.runtime.clock import Clock
 
 WARM_UP_US = 3_000_000
+# How long a new leader waits for all desired brokers before it places a topic that is new.
 FLEET_START_TIMEOUT_US = 15_000_000
-"""How long a new leader waits for all desired brokers before it places a topic that is new."""
 
 
 class WarmUp:
@@ -23,7 +23,7 @@ class WarmUp:
         self._fleet_start_deadline = now + FLEET_START_TIMEOUT_US
 
     def compensate_pause(self, microseconds: int) -> None:
-        """No broker could report for so long, because this process was paused."""
+        """No broker could report in that time, because this process was paused."""
         self.ends_at += microseconds
         self._fleet_start_deadline += microseconds
 

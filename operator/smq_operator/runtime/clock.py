@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
+# Returns microseconds since the Unix epoch.
 Clock: TypeAlias = Callable[[], int]
-"""Returns microseconds since the Unix epoch."""
 
 PAUSE_DETECTED_AFTER_US = 1_000_000
 

@@ -14,10 +14,10 @@ from smq_core.model.http_hosts import is_cluster_host
 from smq_operator.runtime.settings import host_port
 from smq_storage.process.listeners import create_listener
 
+# How long a client may take for a request, for its next one, and to read an answer. A browser connects again.
 TIMEOUT_SECONDS = 5.0
-"""How long a client may take for a request, for its next one, and to read an answer. A browser connects again."""
+# At once. One more ends the oldest one, because a probe that fails ends the leader. A browser has at most six.
 MAX_CONNECTIONS = 100
-"""At once. One more ends the oldest one, because a probe that fails ends the leader. A browser has at most six."""
 
 
 class HttpServer:

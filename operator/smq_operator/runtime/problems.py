@@ -12,8 +12,8 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
+# What the ``where`` of an unreadable document begins with; its path follows.
 DOCUMENT = "document "
-"""What the ``where`` of an unreadable document begins with; its path follows."""
 
 
 @dataclass(frozen=True, slots=True)

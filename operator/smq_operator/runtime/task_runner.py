@@ -20,8 +20,8 @@ from smq_operator.runtime.problems import LeaderProblems
 log = structlog.get_logger(__name__)
 
 INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 30.0
+# A restarted task that runs for this long works again.
 HEALTHY_AFTER_SECONDS = 60.0
-"""A restarted task that runs for this long works again."""
 ONE_OFF, CALLBACK = "one-off", "callback"
 """The names under which failures without a background task are counted."""
 

@@ -18,20 +18,20 @@ from smq_operator.runtime.problems import LeaderProblems
 T = TypeVar("T")
 
 CHECK_INTERVAL_SECONDS = 1.0
+# Until then, what a new leader lacks is no health issue: it has few reports and has read few layouts.
 WARM_UP_US = 5_000_000
-"""Until then, what a new leader lacks is no health issue: it has few reports and has read few layouts."""
 UNAVAILABLE_AFTER_US = 3_000_000
 BLOCKED_AFTER_US = 1_000_000
+# A primary that acks nothing for this time is not available for producers. Slow disks and failovers take less.
 STALLED_SECONDS = 10.0
-"""A primary that acks nothing for this time is not available for producers. Slow disks and failovers take less."""
+# A single failed write is repeated, and no outage.
 FILER_FAILS_AFTER_US = 5_000_000
-"""A single failed write is repeated, and no outage."""
+# Where the leader's problems name an outage.
 FILER = "filer"
-"""Where the leader's problems name an outage."""
 HOT_CLEARS_AFTER_US = 30_000_000
 WITHHELD_CLEARS_AFTER_US = 30_000_000
+# Replicas with the names of their segments.
 _Replicas = list[tuple[str, Replica]]
-"""Replicas with the names of their segments."""
 
 
 @dataclass(frozen=True, slots=True)

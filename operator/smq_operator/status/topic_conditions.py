@@ -13,12 +13,12 @@ from smq_core.model.entities import Durability
 from smq_operator.status.health import AffectedReplica, describe_outage
 from smq_operator.status.topic_snapshot import TopicSnapshot
 
+# In characters; longer messages are cut.
 MAX_MESSAGE_LENGTH = 1000
-"""In characters; longer messages are cut."""
+# Types that are a warning unless they are false.
 WARNING_TYPES = ("HotPartition", "DataLoss", "SealBlocked", "JournalFailed", "SpecRejected")
-"""Types that are a warning unless they are false."""
+# Types that a resource shows only once they have been true.
 OPTIONAL_TYPES = ("JournalFailed", "SpecRejected", "AutoscalingPaused", "RetentionBlocked")
-"""Types that a resource shows only once they have been true."""
 
 Status: TypeAlias = Literal["True", "False", "Unknown"]
 

@@ -23,8 +23,8 @@ from pyspark_smq.spark_types import OFFSET, SEGMENT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Columns that say where a message is, or when it came there.
 NOT_COMPARED = ("partition", "appended", SEGMENT, OFFSET)
-"""Columns that say where a message is, or when it came there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from smq_storage.tables.segment_files import StoredSegment, load_manifest
 
 log = logging.getLogger(__name__)
 
+# How many segments are looked at at once.
 REQUESTS = 16
-"""How many segments are looked at at once."""
 
+# A guess for messages that are referred to: their chunk is small, and the upload that has them may be large.
 MIN_ROW_BYTES = 32
-"""A guess for messages that are referred to: their chunk is small, and the upload that has them may be large."""
 
+# A guess for messages that are in no file yet.
 MEMORY_ROW_BYTES = 256
-"""A guess for messages that are in no file yet."""
 
 
 def sized_ranges(

@@ -23,17 +23,17 @@ from smq_core.reading.segment_dag import ReadProgress
 
 log = logging.getLogger(__name__)
 
+# A segment joins its predecessors in one task while these have less. That is what Spark reads of files in one task.
 JOIN_BYTES = 128 * 1024 * 1024
-"""A segment joins its predecessors in one task while these have less. That is what Spark reads of files in one task."""
 
+# Segments share a task while they have less together: a task in a Python worker takes longer than so few rows.
 SHARED_TASK_BYTES = 1024 * 1024
-"""Segments share a task while they have less together: a task in a Python worker takes longer than so few rows."""
 
+# Until a sealed segment shows how large the topic's rows are.
 ASSUMED_ROW_BYTES = 1024
-"""Until a sealed segment shows how large the topic's rows are."""
 
+# So long a filer may be away before the query fails.
 RETRY_SECONDS = 60.0
-"""So long a filer may be away before the query fails."""
 
 IDLE_SECONDS, MAX_IDLE_SECONDS = 0.05, 0.5
 """Spark asks at once again if there is nothing new. Each answer takes requests to the filer and to brokers, so that a

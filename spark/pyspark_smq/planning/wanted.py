@@ -19,8 +19,8 @@ from smq_core.manifests.key_bounds import KeyBound, binary_bound
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.entities import Micros
 
+# A key as manifests have it: dates are days, and times microseconds, since 1970.
 Key: TypeAlias = int | str | bytes
-"""A key as manifests have it: dates are days, and times microseconds, since 1970."""
 
 _EPOCH = date(1970, 1, 1)
 

@@ -24,8 +24,8 @@ from smq_storage.catalog.layouts import read_layout
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# No column of a topic has such a name.
 TASK = "#task"
-"""No column of a topic has such a name."""
 
 
 def by_segment(

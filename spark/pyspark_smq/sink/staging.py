@@ -22,14 +22,14 @@ from pyspark_smq.spark_types import OFFSET, SEGMENT
 if TYPE_CHECKING:
     import smq
 
+# Fewer rows travel in the commit message. An upload, and its log entry in each segment, cost more than their bytes.
 INLINE_BYTES = 1024 * 1024
-"""Fewer rows travel in the commit message. An upload, and its log entry in each segment, cost more than their bytes."""
 
+# A task uploads before it has more. A larger part would become two uploads, and brokers work for each of them.
 UPLOAD_BYTES = 128 * 1024 * 1024
-"""A task uploads before it has more. A larger part would become two uploads, and brokers work for each of them."""
 
+# Columns that say where a message was. A message that is written gets another place, also in ``partition``.
 IGNORED = (SEGMENT, OFFSET)
-"""Columns that say where a message was. A message that is written gets another place, also in ``partition``."""
 
 
 @dataclass(frozen=True)

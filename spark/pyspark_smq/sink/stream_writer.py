@@ -20,11 +20,11 @@ from pyspark_smq.options import WriteOptions
 from pyspark_smq.sink.publishing import delete_uploads, publish_rows
 from pyspark_smq.sink.staging import StagedRows, stage_rows, staged_rows
 
+# The local property with the id that the query keeps in its checkpoint.
 QUERY_ID = "sql.streaming.queryId"
-"""The local property with the id that the query keeps in its checkpoint."""
 
+# The local property with the id of the query's run: Spark runs each micro-batch as a job of this group.
 RUN_ID = "spark.jobGroup.id"
-"""The local property with the id of the query's run: Spark runs each micro-batch as a job of this group."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
+# Spark's metadata of the file that a row is from. No column of a topic has a name with such a character.
 FILE = "`#file`"
-"""Spark's metadata of the file that a row is from. No column of a topic has a name with such a character."""
 
+# The name of the folder that a file is in.
 _FOLDER = f"substring_index(substring_index({FILE}.file_path, '/', -2), '/', 1)"
-"""The name of the folder that a file is in."""
 
+# Of the first offset in a chunk's name.
 OFFSET_DIGITS = 20
-"""Of the first offset in a chunk's name."""
 
+# A file that is gone or damaged ends the query, whatever the session says. It must not look like fewer messages.
 _STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "false"}
-"""A file that is gone or damaged ends the query, whatever the session says. It must not look like fewer messages."""
 
 
 def chunk_frame(

@@ -19,8 +19,8 @@ from smq_storage.tables.pinned_reads import PinnedRead
 
 log = logging.getLogger(__name__)
 
+# How often the thread looks for sessions that have stopped and for pins to renew.
 CHECK_SECONDS = 5.0
-"""How often the thread looks for sessions that have stopped and for pins to renew."""
 
 
 @dataclass(slots=True)
@@ -110,5 +110,5 @@ def _release(read: PinnedRead) -> None:
         log.debug("the pin %s ends by itself: %s", read.pin_id, error.message)
 
 
+# The one of this process.
 KEEPER = PinKeeper()
-"""The one of this process."""

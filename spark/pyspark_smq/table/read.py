@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 SEGMENTS, REQUESTS = 8, 32
 """How many segments are looked at at once, and how many footers of their chunks are asked for at once."""
 
+# Shorter than what a leader lets a pin become, unless its ``--max-pin-age`` is set.
 PIN_FOR = timedelta(hours=12)
-"""Shorter than what a leader lets a pin become, unless its ``--max-pin-age`` is set."""
 
 
 def read(

@@ -34,17 +34,17 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.names import shown
 
 ROOT_FORMAT = "_format.json"
+# Written only to learn the filer's time; its content says nothing.
 CLOCK = "_clock.json"
-"""Written only to learn the filer's time; its content says nothing."""
 UPLOADS = "_uploads"
+# Not with the uploads, because an operator of a former release collects old uploads that it knows no reference to.
 LARGE_VALUES = "_large_values"
-"""Not with the uploads, because an operator of a former release collects old uploads that it knows no reference to."""
 DELETED = "_deleted"
+# Outside of the segment's folder, so that a glob over chunks does not find merged rows a second time.
 COMPACTED = "_compacted"
-"""Outside of the segment's folder, so that a glob over chunks does not find merged rows a second time."""
 
+# What a user or a program may choose as a file's name: that of a group, a pin or a producer.
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-"""What a user or a program may choose as a file's name: that of a group, a pin or a producer."""
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _MANIFEST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
 _COMPACTED = re.compile(rf".*/{COMPACTED}/[^/]+/\d{{20}}-[^/]+\.parquet")

@@ -31,10 +31,10 @@ from smq_storage.object_store.json_documents import read_unless_missing, write_d
 from smq_storage.object_store.store import Store
 
 PAGE_ENTRIES = 256
+# Removed segments without files of which a page keeps the name and the end.
 MAX_REMOVED_PER_PAGE = 256
-"""Removed segments without files of which a page keeps the name and the end."""
+# Decoded pages that a process keeps. All but the last page of a topic hardly ever change.
 KEPT_PAGES = 64
-"""Decoded pages that a process keeps. All but the last page of a topic hardly ever change."""
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
 

@@ -11,8 +11,8 @@ from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.deleted_topics import read_deleted_topic
 from smq_storage.object_store.store import Store
 
+# What `smq topic recover` can write anew. Everything else has to come from a backup.
 _REBUILT = ("_layout.json", "_current.json", "_topic.json")
-"""What `smq topic recover` can write anew. Everything else has to come from a backup."""
 
 
 def check_new(store: Store, topic: str, uid: str) -> None:

@@ -25,11 +25,11 @@ from smq_core.model.names import shown
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
+# How deep types may be nested, because each level is a recursion in whatever reads and writes them.
 MAX_DEPTH = 10
-"""How deep types may be nested, because each level is a recursion in whatever reads and writes them."""
 
+# The metadata of a field whose column is stored as another type than its topic declares.
 _DECLARED = b"smq.type"
-"""The metadata of a field whose column is stored as another type than its topic declares."""
 
 _SCALARS: dict[str, Callable[[], pa.DataType]] = {
     "bool": pa.bool_,

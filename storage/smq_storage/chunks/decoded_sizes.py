@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import pyarrow.parquet as pq
 
+# The bytes of a value of these physical types.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
-"""The bytes of a value of these physical types."""
 
+# Arrow keeps an offset for each text or binary value, also for a null, of which Parquet stores next to nothing.
 _OFFSET_BYTES = 4
-"""Arrow keeps an offset for each text or binary value, also for a null, of which Parquet stores next to nothing."""
 
+# The encodings that store each text or binary value, and the levels. Others store what several values share once.
 _STORED_IN_FULL = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"}
-"""The encodings that store each text or binary value, and the levels. Others store what several values share once."""
 
 
 def decoded_bytes(footer: pq.FileMetaData, group: int, columns: Iterable[int]) -> int:

@@ -45,17 +45,17 @@ __all__ = [
 ]
 
 KEY = "smq"
+# The file's metadata of that name has the bounds of the key column, if its keys are too long for statistics.
 KEY_BOUNDS = "smq.key"
-"""The file's metadata of that name has the bounds of the key column, if its keys are too long for statistics."""
 TAIL_BYTES = 64 * 1024
+# A reader fetches and decodes whole row groups, so this limits what it reads without need, and its memory.
 ROW_GROUP_ROWS = 128 * 1024
-"""A reader fetches and decodes whole row groups, so this limits what it reads without need, and its memory."""
+# About the size of a page of the widest column, before compression.
 PAGE_BYTES = 1024 * 1024
-"""About the size of a page of the widest column, before compression."""
 _MAGIC = b"PAR1"
 
+# When rows were appended: one time for all, or an array of TIMESTAMP with one for each.
 Times: TypeAlias = int | pa.Array
-"""When rows were appended: one time for all, or an array of TIMESTAMP with one for each."""
 
 # A chunk has few different values of these, so a dictionary makes them almost free.
 _DICTIONARY = ["partition", "appended"]

@@ -16,18 +16,17 @@ from smq_storage.chunks.decoded_sizes import decoded_bytes
 from smq_storage.chunks.parquet_codec import TAIL_BYTES, footer_bytes
 from smq_storage.object_store.store import EtagMismatch, ObjectTail, Store
 
+# Row groups are requested and decoded together while they have at most that many bytes.
 PART_BYTES = 8 * 1024 * 1024
-"""Row groups are requested and decoded together while they have at most that many bytes."""
 
+# The same, for their bytes in memory: a few requested bytes may become many. A larger row group is decoded in parts.
 DECODED_BYTES = 4 * PART_BYTES
-"""The same, for their bytes in memory: a few requested bytes may become many. A larger row group is
-decoded in parts."""
 
+# A row group that is decoded in parts is requested in such pieces of each column, if it has more bytes in the file.
 STREAMED_BYTES = 1024 * 1024
-"""A row group that is decoded in parts is requested in such pieces of each column, if it has more bytes in the file."""
 
+# So many bytes that are not wanted are requested too, where that saves a request.
 MAX_HOLE_BYTES = 64 * 1024
-"""So many bytes that are not wanted are requested too, where that saves a request."""
 
 ByteRange = tuple[int, int]
 

@@ -21,8 +21,8 @@ from smq_storage.chunks.column_types import declared_type, stored_field
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 RESERVED = ("partition", "timestamp", "appended", "headers")
+# Names that no column of a topic may have, in any case: those of messages, and those that files and tools add.
 RESERVED_COLUMNS = (*RESERVED, "_topic", "_segment", "_offset", "file_row_number", "_smq_file")
-"""Names that no column of a topic may have, in any case: those of messages, and those that files and tools add."""
 
 # Everything inside may be null. A broker does not look at rows, and a null there must not make a batch unwritable.
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

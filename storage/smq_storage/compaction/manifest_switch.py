@@ -18,8 +18,8 @@ from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import write_manifest
 from smq_storage.tables.segment_files import StoredSegment, load_manifest
 
+# The size of a merged file. To read a part of it in the order of offsets, a consumer decodes all of it.
 TARGET_BYTES = 32 * 1024 * 1024
-"""The size of a merged file. To read a part of it in the order of offsets, a consumer decodes all of it."""
 
 
 def plan_segment(store: Store, segment: StoredSegment, target_bytes: int = TARGET_BYTES) -> list[FileRun]:

@@ -33,8 +33,8 @@ from smq_storage.object_store.store import ObjectMissing, Store
 from smq_storage.tables.file_statistics import compacted_file
 from smq_storage.tables.segment_files import StoredSegment, load_manifest, lost_file
 
+# The number after which a call ends, so that its caller can do something else.
 MAX_CHUNKS_PER_CALL = 1000
-"""After so many the call ends, so that whoever calls it can do something else."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class _Run:
 def delete_superseded(
     store: Store, segment: StoredSegment, retry_policy: RetryPolicy, max_chunks: int = MAX_CHUNKS_PER_CALL
 ) -> DeletedChunks:
-    """Deletes at most about so many superseded chunks. ``segment`` is as the index has it.
+    """Deletes about ``max_chunks`` superseded chunks at most. ``segment`` is as the index has it.
 
     Raises CorruptDocument, CorruptChunk and DataLost if something is not as the manifest says: then no chunk of that
     merged file was deleted. Raises StoreUnavailable.

@@ -40,8 +40,8 @@ class CompactedSegment:
     switched: bool
 
 
+# Runs merges, anywhere, and returns their new files in the order of the tasks.
 MergeAll = Callable[[Sequence[MergeTask]], Iterable[list[ManifestFile]]]
-"""Runs merges, anywhere, and returns their new files in the order of the tasks."""
 
 
 def compact_topic(

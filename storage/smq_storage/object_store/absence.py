@@ -13,8 +13,8 @@ from itertools import groupby
 from smq_core.errors import StoreUnavailable
 from smq_storage.object_store.store import ObjectMissing, Store
 
+# Before the second read. Long enough for a request to reach another server of the store.
 CONFIRM_AFTER_SECONDS = 0.5
-"""Before the second read. Long enough for a request to reach another server of the store."""
 
 
 def confirm_missing(store: Store, *paths: str) -> None:

@@ -24,8 +24,8 @@ READ_RETRIES = 2
 
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
+# Variables that obstore applies to every write, and that have no setting here which could replace them.
 _OTHER_VARIABLES = ("AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_CHECKSUM_ALGORITHM")
-"""Variables that obstore applies to every write, and that have no setting here which could replace them."""
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()

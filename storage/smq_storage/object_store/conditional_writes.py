@@ -70,8 +70,8 @@ class WriteConflict(Generic[T]):
     etag: str
 
 
+# Reads an object back: (store, path) -> decoded object and etag. Raises ObjectMissing.
 ReadBack = Callable[[Store, str], ReadBackResult[T]]
-"""Reads an object back: (store, path) -> decoded object and etag. Raises ObjectMissing."""
 
 
 def create(

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from smq_core.errors import StoreDenied, StoreUnavailable, StoreUnsupported
 from smq_storage.object_store.store import EtagMismatch, ObjectExists, ObjectMissing, Store
 
+# Below the store's root. It is empty when no probe runs.
 PROBE_FOLDER = "_probe"
-"""Below the store's root. It is empty when no probe runs."""
 
 RACERS = 2
 ROUNDS = 10

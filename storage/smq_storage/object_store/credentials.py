@@ -7,12 +7,12 @@ import os
 from smq_core.errors import InvalidRequest, StoreUnsupported
 from smq_storage.object_store.presigned_urls import SigningKey
 
+# With one of these variables the platform gives short-lived credentials, which obstore fetches and renews.
 _ROLES = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
-"""With one of these variables the platform gives short-lived credentials, which obstore fetches and renews."""
 
 
 def given_key(access_key: str | None, secret_key: str | None, session_token: str | None) -> SigningKey | None:

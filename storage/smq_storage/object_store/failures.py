@@ -10,6 +10,7 @@ from smq_core.model.names import bounded
 
 _MAX_CHARACTERS = 300
 
+# Words in the library's description of an error, and what they mean.
 _CAUSES = (
     ("ConnectionRefused", "connection refused"),
     ("kind: Timeout", "no answer in time"),
@@ -23,13 +24,13 @@ _CAUSES = (
     ("CertificateExpired", "its certificate has expired: renew it"),
     ("InvalidCertificate", "its certificate is not valid"),
 )
-"""Words in the library's description of an error, and what they mean."""
 
+# Words of errors that have no kind of their own. A deletion names the code of its object's error.
 _DENIALS = ("status code: 401", "status code: 403", "(code: AccessDenied)")
-"""Words of errors that have no kind of their own. A deletion names the code of its object's error."""
 
 _REGION = "is in another region than requests are signed for: set --filer-region (SMQ_FILER_REGION, filer_region)"
 _TOKEN = "the session token is not valid any more: renew the temporary credentials, AWS_SESSION_TOKEN with its key"
+# Codes of a store's answer that stay until somebody changes a setting, and what to change.
 _REJECTIONS = {
     "AuthorizationHeaderMalformed": f"the bucket {_REGION}",
     "IllegalLocationConstraintException": f"the bucket {_REGION}",
@@ -42,11 +43,10 @@ _REJECTIONS = {
     "InvalidAccessKeyId": "the store does not know this access key: check AWS_ACCESS_KEY_ID, and the endpoint",
     "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY does not fit AWS_ACCESS_KEY_ID, or a proxy changes requests",
 }
-"""Codes of a store's answer that stay until somebody changes a setting, and what to change."""
 
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+# What the library says of an answer that names the region in a header, which it does not show.
 _BARE_REDIRECT = "Received redirect without LOCATION"
-"""What the library says of an answer that names the region in a header, which it does not show."""
 
 DISK_FULL_HINT = "; if this continues, check the filer's free space and its log"
 

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from urllib.parse import quote, urlsplit
 
 ALGORITHM = "AWS4-HMAC-SHA256"
+# The body is not part of the signature: a signed header has its checksum.
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
-"""The body is not part of the signature: a signed header has its checksum."""
 
 
 @dataclass(frozen=True, slots=True)

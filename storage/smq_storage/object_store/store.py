@@ -57,8 +57,8 @@ from smq_storage.object_store.results import (
     StoredObject,
 )
 
+# How much of a path an error repeats, in characters.
 _MAX_PATH = 200
-"""How much of a path an error repeats, in characters."""
 
 T = TypeVar("T")
 

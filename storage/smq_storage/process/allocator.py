@@ -9,10 +9,10 @@ from pathlib import Path
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, ARENA_MAX = -1, -2, -3, -8
 """The numbers of glibc's ``mallopt``."""
+# As a threshold, the largest value.
 NEVER = -1
-"""As a threshold, the largest value."""
+# Of ``madvise``.
 _DONTNEED = 4
-"""Of ``madvise``."""
 
 
 def set_malloc(options: Mapping[int, int]) -> bool:

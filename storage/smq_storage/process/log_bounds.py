@@ -9,8 +9,8 @@ import structlog
 from smq_core.model.names import bounded
 
 MAX_TRACEBACK_CHARACTERS = 16_000
+# Of a field that is a list. The leader logs the segments of a decision, of which there are rarely more.
 MAX_ITEMS = 200
-"""Of a field that is a list. The leader logs the segments of a decision, of which there are rarely more."""
 
 
 def bound_fields(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

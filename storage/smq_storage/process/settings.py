@@ -16,8 +16,8 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.units import duration_text, parse_duration, parse_size, size_text
 from smq_storage.object_store.store import StoreSettings
 
+# What pydantic-settings appends to the help of a setting whose default is empty, generated, or has a unit.
 _UNREADABLE_DEFAULT = re.compile(r" ?\(default( factory: .*|: (null|False|\(\)|\d{5,})?)\)$")
-"""What pydantic-settings appends to the help of a setting whose default is empty, generated, or has a unit."""
 
 
 def _size(value: object) -> object:
@@ -28,10 +28,10 @@ def _duration(value: object) -> object:
     return parse_duration(value) if isinstance(value, str) else value
 
 
+# Bytes, given as ``32Mi``.
 Size = Annotated[int, BeforeValidator(_size)]
-"""Bytes, given as ``32Mi``."""
+# Microseconds, given as ``10m``.
 Duration = Annotated[int, BeforeValidator(_duration)]
-"""Microseconds, given as ``10m``."""
 
 
 def size_field(default: int, description: str, **constraints: Any) -> Any:

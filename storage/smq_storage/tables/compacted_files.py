@@ -19,8 +19,8 @@ from smq_storage.chunks.parquet_codec import KEY_BOUNDS, columns_with_statistics
 OFFSET = "_offset"
 OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
 ROW_GROUP_ROWS = 16 * 1024
+# The file's metadata of that name has the segment, the first offset and the offset after the last row.
 REPLACES = "smq.compacted"
-"""The file's metadata of that name has the segment, the first offset and the offset after the last row."""
 
 _DICTIONARY = ["partition", "appended"]
 

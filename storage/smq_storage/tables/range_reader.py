@@ -24,11 +24,11 @@ from smq_storage.tables.compacted_files import OFFSET, in_offset_order
 from smq_storage.tables.segment_files import StoredSegment, files_between, lost_file
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 
+# A file up to this size is read by one request, whatever part of it is wanted.
 SMALL_FILE_BYTES = 1024 * 1024
-"""A file up to this size is read by one request, whatever part of it is wanted."""
 
+# A file up to this size is read by one request if all of it is wanted. A larger one is read in parts.
 WHOLE_FILE_BYTES = 64 * 1024 * 1024
-"""A file up to this size is read by one request if all of it is wanted. A larger one is read in parts."""
 
 
 def read_range(
@@ -99,8 +99,8 @@ def _altered(store: Store, file: ManifestFile, lost: SmqError) -> SmqError:
     return altered_file(file.path, file.etag)
 
 
+# A file's footer, and what opens it for reads of some ranges.
 OpenedFile: TypeAlias = tuple[pq.FileMetaData, Callable[[Sequence[ByteRange]], Any]]
-"""A file's footer, and what opens it for reads of some ranges."""
 
 
 def _read_whole(store: Store, file: ManifestFile) -> OpenedFile:

@@ -36,12 +36,12 @@ from smq_storage.topic_manifests.fields import (
 from smq_storage.topic_manifests.yaml_documents import load_documents
 
 DEFAULT_NAMESPACE = "default"
+# ``paused`` pauses autoscaling; ``active`` or no such annotation resumes it.
 AUTOSCALING_ANNOTATION = "seaweedmq.io/autoscaling"
-"""``paused`` pauses autoscaling; ``active`` or no such annotation resumes it."""
 PAUSED, ACTIVE = "paused", "active"
 
+# How many mistakes of a manifest an error lists. More of them have one cause, such as a wrong indentation.
 MAX_MISTAKES = 10
-"""How many mistakes of a manifest an error lists. More of them have one cause, such as a wrong indentation."""
 # Of one mistake: room for the list of all column types, the longest advice that there is.
 MAX_MISTAKE_CHARACTERS = 500
 # Of the path of a field, which a manifest can make as long as it likes.
@@ -208,7 +208,7 @@ def spec_fields(spec: TopicSpec) -> dict[str, Any]:
 
 
 def default_spec(partitions: int) -> TopicSpec:
-    """The spec of a topic with so many partitions whose manifest has no other field."""
+    """The spec of a topic with that number of partitions whose manifest has no other field."""
     return _spec(SpecModel(partitions=partitions))
 
 

@@ -12,8 +12,8 @@ from smq_core.model.schema_evolution import difference
 from smq_core.model.units import duration_text, size_text
 from smq_storage.topic_manifests.parser import TopicManifest, default_spec, spec_fields
 
+# The value of a field that is not set, such as ``flush.maxInterval``.
 UNSET = "none"
-"""The value of a field that is not set, such as ``flush.maxInterval``."""
 
 
 @dataclass(frozen=True, slots=True)

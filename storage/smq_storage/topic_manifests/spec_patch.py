@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+# Fields of a spec with new values, such as ``{"retention": {"age": "3d"}}``. None removes a field; others stay.
 SpecPatch = Mapping[str, Any]
-"""Fields of a spec with new values, such as ``{"retention": {"age": "3d"}}``. None removes a field; others stay."""
 
 
 def patched_spec(spec: Mapping[str, Any], patch: SpecPatch) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import yaml
 from smq_core.errors import SpecRejected
 from smq_core.model.names import bounded
 
+# Of one manifest. Four hundred columns with long names fit, and it is parsed in less than a second.
 MAX_MANIFEST_BYTES = 64 << 10
-"""Of one manifest. Four hundred columns with long names fit, and it is parsed in less than a second."""
+# Of nested mappings and lists. A Topic resource has five; more than some hundred end Python's stack.
 MAX_DEPTH = 16
-"""Of nested mappings and lists. A Topic resource has five; more than some hundred end Python's stack."""
 
 
 class BoundedLoader(yaml.SafeLoader):

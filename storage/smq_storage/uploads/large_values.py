@@ -18,8 +18,8 @@ from smq_storage.object_store.absence import confirm_missing
 from smq_storage.object_store.json_codec import from_json, to_json
 from smq_storage.object_store.store import ObjectMissing, Store
 
+# Reserved: a producer refuses a message that has a header of this name.
 HEADER = "smq.value"
-"""Reserved: a producer refuses a message that has a header of this name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from smq_storage.chunks.schemas import message_schema
 from smq_storage.object_store.store import ObjectExists, ObjectTail, Store
 from smq_storage.uploads.upload_format import parse_upload, write_upload_batches
 
+# Of one column, and of one request.
 READ_BYTES = 1 << 20
-"""Of one column, and of one request."""
+# About the bytes of rows that are decoded at a time, and are a row group of the copy.
 BATCH_BYTES = 16 << 20
-"""About so many bytes of rows are decoded at a time, and are a row group of the copy."""
 
 
 def renew_upload(store: Store, topic_uid: str, file: AtomicFile, schemas: Sequence[TopicSchema]) -> AtomicFile:

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 KEY = "smq-upload"
+# The key of the checksum of all bytes before the Parquet footer, in hexadecimal. Older files have none.
 CHECKSUM = "smq-upload.xxh3_128"
-"""The key of the checksum of all bytes before the Parquet footer, in hexadecimal. Older files have none."""
 PARTITION = "partition"
 
+# The most bytes of rows of a row group before they are encoded, or one row: readers decode whole row groups. Long
+# rows reach that before ``ROW_GROUP_ROWS``.
 ROW_GROUP_BYTES = 8 << 20
-"""A row group has at most so many bytes of rows before they are encoded, or one row: readers decode whole row groups.
-Long rows reach that before ``ROW_GROUP_ROWS``."""
 
+# A file is no upload if a row group of several rows may take more in memory. That leaves room for types that are
+# larger in Parquet than in Arrow.
 MAX_ROW_GROUP_BYTES = 8 * ROW_GROUP_BYTES
-"""A file is no upload if a row group of several rows may take more in memory. That leaves room for types that are
-larger in Parquet than in Arrow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from support.fault_injection.network_namespaces import NamespaceNetwork
 from support.processes.local_cluster import LocalCluster
 
 FAULTS_AT_ONCE = (1, 1, 2, 3, 4)
+# Within which the faults of a storm begin.
 STORM_SECONDS = 8.0
-"""Within which the faults of a storm begin."""
 LONGEST_CUT = 10.0
 
 Fault = Callable[[random.Random], str]

@@ -16,8 +16,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+# Seconds, less than the days after which a segment forgets a producer.
 OFFSETS = (0, 5, -5, 3600, -3600, 86400, -86400)
-"""Seconds, less than the days after which a segment forgets a producer."""
 
 SITE = """
 import os, time

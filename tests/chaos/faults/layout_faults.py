@@ -15,7 +15,7 @@ DRAIN_SECONDS = 3.0
 
 
 class LayoutFaults:
-    """``topics`` have so many replicas. Each method does one thing and says what, or raises SmqError."""
+    """``topics`` are their numbers of replicas. Each method does one thing and says what, or raises SmqError."""
 
     def __init__(self, cluster: LocalCluster, topics: dict[str, int]) -> None:
         self._cluster = cluster

@@ -13,6 +13,7 @@ from .image import DockerArchive
 RELEASE = "bookworm"
 NAME = f"localhost/python-base:{RELEASE}"
 JAVA_PACKAGES = "openjdk-17-jre-headless procps"
+# As Dockerfile.spark does it. Hadoop does not start as a user without a name.
 INSTALL = f"""
 set -e
 export DEBIAN_FRONTEND=noninteractive
@@ -21,7 +22,6 @@ apt-get install -y -q --no-install-recommends {JAVA_PACKAGES}
 echo smq:x:65532:65532::/tmp:/usr/sbin/nologin >> /etc/passwd
 echo smq:x:65532: >> /etc/group
 """
-"""As Dockerfile.spark does it. Hadoop does not start as a user without a name."""
 
 
 def python_base() -> Path:

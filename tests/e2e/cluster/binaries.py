@@ -101,6 +101,7 @@ class PublishedModule:
         return program
 
 
+# Kubeflow's, with the chart that users install.
 SPARK_OPERATOR = PublishedModule(
     "spark-operator",
     "github.com/kubeflow/spark-operator/v2",
@@ -108,7 +109,6 @@ SPARK_OPERATOR = PublishedModule(
     "h1:NNgTHgQMbrGZSFJtprjssdtCaL/qlYYQY1EyXuRaP78=",
     "./cmd/operator",
 )
-"""Kubeflow's, with the chart that users install."""
 
 
 def require(*modules: Module) -> None:

@@ -17,8 +17,8 @@ from .network import ClusterNetwork, ip, run
 from .node_files import containerd_config, kubelet_config, network_config, proxy_config
 
 INIT = Path(__file__).parent / "node-init.sh"
+# Routes between nodes are made for this many.
 MOST = 2
-"""Routes between nodes are made for this many."""
 
 
 class Node:

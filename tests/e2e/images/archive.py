@@ -15,8 +15,8 @@ from .engine import Engine
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("core", "storage", "proto", "broker", "operator", "client")
+# Behind the state of an archive that no engine has built.
 WITHOUT_DOCKER = " without Docker"
-"""Behind the state of an archive that no engine has built."""
 
 
 def build(engine: Engine, dockerfile: Path, name: str, archive: Path, *, timeout: float = 900) -> None:

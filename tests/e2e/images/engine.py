@@ -15,11 +15,11 @@ from typing import Self
 from e2e.cluster.binaries import CACHE
 from e2e.cluster.daemons import Daemons, NotReady, wait_until
 
+# On a busy machine containerd often needs longer than the 15 s that dockerd gives it.
 TRIES = 3
-"""On a busy machine containerd often needs longer than the 15 s that dockerd gives it."""
 
+# What the engine of our own keeps of builds for the next ones.
 ARCHIVES_KEPT = "3gb"
-"""What the engine of our own keeps of builds for the next ones."""
 
 MAVEN_SETTINGS = Path.home() / ".m2" / "settings.xml"
 PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")

@@ -23,8 +23,8 @@ NAME = "localhost/seaweedmq-spark:e2e"
 DOCKERFILE = ROOT / "Dockerfile.spark"
 ENTRYPOINT = ROOT / "spark" / "docker" / "entrypoint.sh"
 REQUIREMENTS = ROOT / "requirements" / "spark.txt"
+# PySpark is built from its sources of 450 MB.
 BUILD_SECONDS = 2400
-"""PySpark is built from its sources of 450 MB."""
 
 
 class NotBuildable(Exception):

@@ -168,13 +168,13 @@ def test_when_the_leader_dies_everything_is_stopped_with_a_message(start: Start)
     assert not [pid for pid in started if is_running(pid)]
 
 
+# Messages stay in the memory of the brokers until these end.
 IN_MEMORY = """
 apiVersion: seaweedmq.io/v1alpha1
 kind: Topic
 metadata: {name: NAME}
 spec: {partitions: 4, segments: {min: 1, max: 1}, flush: {interval: 10m}}
 """
-"""Messages stay in the memory of the brokers until these end."""
 
 
 def publish_in_memory(leader: str) -> list[str]:

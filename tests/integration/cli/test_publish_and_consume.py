@@ -17,8 +17,8 @@ from support.waiting import HANG_GUARD, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
+# Followed by how many there are.
 ALL = ("--from", "earliest", "--timeout", "120", "--max")
-"""Followed by how many there are."""
 
 
 def test_lines_go_in_and_come_out(leader: str, topic: str) -> None:

@@ -19,8 +19,8 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
+# The block for analysts, on the flights of the block before it.
 ANALYSE = 'sed -i "s/\\$SMQ_LEADER/$SMQ_LEADER/" analyst.py && python analyst.py'
-"""The block for analysts, on the flights of the block before it."""
 
 
 def test_the_blocks_are_found() -> None:

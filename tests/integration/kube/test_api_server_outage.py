@@ -16,8 +16,8 @@ from support.processes.broker import BrokerProcess
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
+# Longer than the Lease's duration.
 AWAY = 15.0
-"""Longer than the Lease's duration."""
 
 
 @pytest.mark.slow

@@ -25,14 +25,14 @@ from support.waiting import HANG_GUARD, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 API = "seaweedmq.io/v1alpha1"
+# More than any of the stories needs, so that the last ones are not cut short.
 WRITES = 14
-"""More than any of the stories needs, so that the last ones are not cut short."""
 STARTS_WITH = {"split": 1, "merge": 2, "failover": 1}
 ENDS_WITH = {"split": 2, "merge": 1, "failover": 1}
 
 
 class InterruptedWrites:
-    """Topics ``n0``, ``n1``, … of which the leader dies before so many writes, and ``u0``, … of which after them."""
+    """Topics ``n0``, ``n1``, … of which the leader dies before that write, and ``u0``, … of which after them."""
 
     def __init__(self, kubeconfig: Any, kube: KubeClient, namespace: str, story: str) -> None:
         self.kube, self.namespace, self.story = kube, namespace, story

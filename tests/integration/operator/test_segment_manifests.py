@@ -33,7 +33,7 @@ def the_topic(store: Store) -> Topic:
 
 
 def write_chunks(leader: LeaderProcess, store: Store, chunks: int = 3) -> pb.Segment:
-    """Writes to the only segment until it has so many chunks."""
+    """Writes to the only segment until it has that number of chunks."""
     (segment,) = leader.wait_until_open()
     topic = the_topic(store)
     chain = ChunkChain(store, topic.name, topic.uid, segment.name)

@@ -24,11 +24,11 @@ pytestmark = [
     pytest.mark.skipif(unavailable_reason() is not None, reason=str(unavailable_reason())),
 ]
 MIB = 1 << 20
+# Bytes of an entry in a volume's index.
 INDEX_ENTRY = 17
-"""Bytes of an entry in a volume's index."""
 
+# SeaweedFS stores the large one in several parts.
 SIZES = [60, 3_000, 200_000, 9 * MIB, 3_000, 60]
-"""SeaweedFS stores the large one in several parts."""
 
 
 def content(number: int, size: int) -> bytes:

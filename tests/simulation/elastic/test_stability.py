@@ -19,13 +19,13 @@ PARTITIONS = 64
 TARGET = 1_000.0
 PART = 30
 TAIL = 900
+# No shrinking, because a run takes a second.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-"""No shrinking, because a run takes a second."""
 
+# Each load has a total, as a multiple of the target, and a distribution on the ring.
 parts = st.lists(
     st.tuples(st.floats(0, 12), st.lists(st.floats(0.01, 1), min_size=1, max_size=8)), min_size=1, max_size=5
 )
-"""Each load has a total, as a multiple of the target, and a distribution on the ring."""
 
 
 def shape_of(levels: list[tuple[float, list[float]]]) -> Shape:
@@ -43,6 +43,7 @@ def shape_of(levels: list[tuple[float, list[float]]]) -> Shape:
     )
 
 
+# In the end two neighbours together carry about a quarter of the target.
 AT_THE_LINE = [
     (10.357527743390357, [0.8833456825918607, 0.906791425297418]),
     (0.1270301723613221, [0.919, 0.372, 0.577, 0.747, 0.811, 0.21, 0.21, 0.3]),
@@ -50,7 +51,7 @@ AT_THE_LINE = [
     (9.807507597591602, [0.99999, 0.3333333333333333, 0.9281347756862531, 0.6646747542550516]),
     (3.179266619531976, [0.11389747617432593, 0.943242264376846, 0.5048518698157313, 0.01]),
 ]
-"""In the end two neighbours together carry about a quarter of the target."""
+# In the end a segment carries 98% of the target.
 BELOW_THE_TARGET = [
     (5.8355273464310695, [0.1869515261801773, 0.5444505892828639, 0.5876587315805296, 0.6835334781001995]),
     (4.825380395572763, [0.4008312748497447, 0.18533138000324823]),
@@ -63,9 +64,8 @@ BELOW_THE_TARGET = [
         [0.5902912114617495, 0.4895909314774666, 0.07529981870471585, 0.7788586470460142, 0.4104153262155783],
     ),
 ]
-"""In the end a segment carries 98% of the target."""
+# The arrivals of some seconds are rarely further from their mean, as a part of the target.
 NOISE = 0.05
-"""The arrivals of some seconds are rarely further from their mean, as a part of the target."""
 
 
 def is_due_to_noise(event: Event, loads: npt.NDArray[np.float64]) -> bool:

@@ -19,7 +19,7 @@ def rules(run: Run, within: int, *tables: MutationTable) -> list[Any]:
 
 
 def check_detected(rule: BreakRule, run: Run, within: int) -> None:
-    """Raises AssertionError unless one of so many histories detects it."""
+    """Raises AssertionError unless one of that number of histories detects it."""
     first = FIRST_SEEDS.get(rule.__name__, 0)
     with pytest.MonkeyPatch.context() as patch:
         rule(patch)

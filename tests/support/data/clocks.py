@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 
+# A time in the year 2096, when everything that a test writes is old for the filer.
 FAR = 4_000_000_000_000_000
-"""A time in the year 2096, when everything that a test writes is old for the filer."""
 LONG_AGO, NOW = datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(FAR / 1e6, UTC)
 
 
+# Files of removed segments are deleted at once.
 NO_GRACE = CleanupSettings(removed_files_grace_us=0)
-"""Files of removed segments are deleted at once."""
 
 
 def leader_at(now: int) -> ClockReading:

@@ -17,8 +17,8 @@ from support.data.sealed_topic import put_chain, sealed_entry
 from support.data.stored_segment import COLUMNS, manifest_of_chain, rows_of
 
 NAME, UID = "default/t", "uid-1"
+# The rows of one chunk.
 ROWS = 3
-"""The rows of one chunk."""
 
 
 def segment_name(number: int = 0) -> str:

@@ -1,5 +1,6 @@
 """Names of the variables by which programs find a store and its credentials."""
 
+# Without AWS_: all that obstore reads but encryption and checksums, which no setting replaces; some of the SDK.
 VARIABLES = (
     "ACCESS_KEY_ID",
     "SECRET_ACCESS_KEY",
@@ -50,4 +51,3 @@ VARIABLES = (
     "SHARED_CREDENTIALS_FILE",
     "CA_BUNDLE",
 )
-"""Without AWS_: all that obstore reads but encryption and checksums, which no setting replaces; some of the SDK."""

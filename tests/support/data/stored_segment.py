@@ -38,7 +38,7 @@ def rows_of(first: int, count: int, blob_bytes: int = 8) -> pa.RecordBatch:
 
 
 def write_segment(store: Store, *sizes: int, blob_bytes: int = 8, manifest: bool = True) -> StoredSegment:
-    """A sealed segment with chunks of so many rows. The chunk at offset n was appended at n microseconds."""
+    """A sealed segment with chunks of that number of rows. The chunk at offset n was appended at n microseconds."""
     chain = ChunkChain(store, TOPIC, UID, SEGMENT)
     at = 0
     for size in sizes:

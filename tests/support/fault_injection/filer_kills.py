@@ -14,8 +14,8 @@ from support.waiting import HANG_GUARD, eventually
 
 IN_FLIGHT = 8
 LARGEST_BATCH = 2 << 20
+# The longest time, in seconds, from the first ack after a restart to the next kill.
 BETWEEN_KILLS = 0.3
-"""The longest time, in seconds, from the first ack after a restart to the next kill."""
 
 
 def check_filer_kills(folder: Path, seed: int, kills: int) -> int:

@@ -15,9 +15,9 @@ from smq_storage.object_store.store import Store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory
 
+# ``late thread start``: the executor runs the call after all, as Python's does when a thread becomes free. ``damaged
+# document``: the object that is read then stays damaged.
 KINDS = ("task start", "thread start", "late thread start", "document read", "damaged document", "callback", "call")
-"""``late thread start``: the executor runs the call after all, as Python's does when a thread becomes free. ``damaged
-document``: the object that is read then stays damaged."""
 
 
 class FaultInjected(RuntimeError):

@@ -131,7 +131,7 @@ class TopicInMemory:
         self.chain(segment).put(info, [(batch_of(len(appended), segment.range.start), times)], chunk_schema())
 
     def put_reference(self, segment: Segment, first: int, rows: int, appended: int) -> str:
-        """An upload with so many rows, and the reference chunk that publishes them. Returns the upload's path."""
+        """An upload of ``rows`` rows, and the reference chunk that publishes them. Returns the upload's path."""
         messages = pa.Table.from_batches([batch_of(rows, segment.range.start)])
         upload = uploads.write(self.files, "uid", f"u{first}.parquet", messages)
         reference = upload.reference(segment.range)

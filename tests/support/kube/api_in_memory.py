@@ -21,8 +21,8 @@ from smq_operator.kube.client.kinds import (
 )
 from support.kube.resources_in_memory import merged
 
+# Gets the kind, ADDED, MODIFIED or DELETED, and the resource.
 Watch = Callable[[Kind, str, Resource], None]
-"""Gets the kind, ADDED, MODIFIED or DELETED, and the resource."""
 
 
 class KubeApiInMemory:

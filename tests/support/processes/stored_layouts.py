@@ -11,8 +11,8 @@ from smq_core.model.entities import Layout, Segment, Topic
 from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.object_store.store import Store
 
+# The successors of a segment that is to be sealed.
 PLANNED = ("planned",)
-"""The successors of a segment that is to be sealed."""
 
 
 def plan_open(store: Store, topic: Topic, segment: Segment) -> None:

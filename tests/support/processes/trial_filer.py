@@ -15,8 +15,8 @@ from support.kube.chart import VALUES, render, workloads
 from support.waiting import HANG_GUARD, eventually
 
 SERVICES = ("master", "volume", "filer", "s3")
+# Keeps S3 on this machine, too.
 LOOPBACK = ("-s3.ip.bind=127.0.0.1",)
-"""Keeps S3 on this machine, too."""
 
 
 class TrialFiler:

@@ -10,8 +10,8 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+# The commit, tag or branch of the other version. If it is not set, the newest release tag before this commit.
 VARIABLE = "SMQ_OTHER_VERSION"
-"""The commit, tag or branch of the other version. If it is not set, the newest release tag before this commit."""
 REPOSITORY = Path(__file__).parents[3]
 PACKAGES = ("core", "storage", "proto", "broker", "operator", "client")
 LEADER = "leader"

@@ -13,8 +13,8 @@ import pytest
 from support.kube.chart import VALUES, of_kind, render
 
 METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
+# What Prometheus adds, and the label of a histogram's buckets.
 SCRAPED_LABELS = {"namespace", "pod", "le"}
-"""What Prometheus adds, and the label of a histogram's buckets."""
 
 
 @pytest.fixture(scope="module")

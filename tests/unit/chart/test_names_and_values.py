@@ -17,9 +17,10 @@ from smq_operator.kube.settings import KubeSettings
 from support.kube.chart import CHART, FILER, VALUES, given, merged, of_kind, render, workloads
 
 NAMES = ["smq", "123", "1e3", "null", "true", "0x1f", "on", "a.b", "1-2", "r" * 53, f"{'9' * 39}-x", f"{'a' * 38}---b"]
+# As DNS-1035 has it, which names of Services must follow.
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-"""As DNS-1035 has it, which names of Services must follow."""
 
+# Everything that the chart can install.
 MOST: dict[str, Any] = {
     "filer": {"url": "s3://smq"},
     "seaweedfs": {"enabled": True},
@@ -28,11 +29,10 @@ MOST: dict[str, Any] = {
     "compaction": {"enabled": True, "topics": ["t"]},
     "monitoring": {part: {"enabled": True} for part in ("serviceMonitor", "alerts", "dashboard")},
 }
-"""Everything that the chart can install."""
 
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+# Fields whose values are text, in whatever resource they are.
 TEXT = {"name", "namespace", "image", "value", "serviceAccountName", "secretName", "storageClassName", "storage"}
-"""Fields whose values are text, in whatever resource they are."""
 
 
 def wrong_types(value: object, path: str = "") -> Iterator[str]:
@@ -97,11 +97,11 @@ def test_a_chart_of_any_version_can_be_installed(tmp_path: Path, version: str) -
         assert pod["spec"]["containers"][0]["image"].endswith(":0.1.0_x")
 
 
+# Maps of which a user may remove single keys.
 FREE = ("resources", "labels", "podSecurityContext", "containerSecurityContext")
-"""Maps of which a user may remove single keys."""
 
+# Values that these tests need, or that have no default.
 GIVEN = ("url", "enabled", "topics")
-"""Values that these tests need, or that have no default."""
 
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 

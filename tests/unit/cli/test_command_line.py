@@ -20,8 +20,8 @@ from smq.cli.connection.session import reported
 from smq_storage.topic_manifests.parser import parse_document
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+# They call no leader, and wait for nothing.
 WITHOUT_LEADER = {"example", "spark", "dev status"}
-"""They call no leader, and wait for nothing."""
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:

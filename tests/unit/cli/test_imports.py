@@ -16,8 +16,8 @@ from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1 import leader_pb2_grpc
 
 HEAVY = ("pyarrow", "numpy", "obstore", "grpc", "pydantic", "pandas", "duckdb", "yaml", "smq_core.model.entities")
+# What no list of topics, segments, brokers or groups needs.
 NEEDLESS = (*(name for name in HEAVY if name != "grpc"), "rich.table", "rich.markdown", "importlib.metadata")
-"""What no list of topics, segments, brokers or groups needs."""
 
 
 class EmptyLeader(leader_pb2_grpc.LeaderServicer):

@@ -42,6 +42,7 @@ else:
         signal.pause()
 """
 
+# The plugin with a command that does nothing else, so that the signal meets it there and not while it connects.
 WAITING = """
 import signal
 import time
@@ -59,7 +60,6 @@ def wait(command):
 kubectl_plugin._run = wait
 kubectl_plugin.main()
 """
-"""The plugin with a command that does nothing else, so that the signal meets it there and not while it connects."""
 
 
 def test_a_relay_is_preferred_because_it_reaches_brokers_and_filer() -> None:

@@ -52,7 +52,7 @@ class FakeClient:
 
 
 class FakeConsumer:
-    """Has a batch at the n-th poll, and is at the end of its topic after so many polls."""
+    """Has a batch at the n-th poll, and is at the end of its topic after that number of polls."""
 
     def __init__(self, batch_at: int = 10**9, end_at: int = 0, filer_error: StoreUnavailable | None = None) -> None:
         self.batch_at = batch_at

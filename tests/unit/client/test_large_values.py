@@ -28,8 +28,8 @@ from support.waiting import HANG_GUARD
 
 VALUES = [b"a", b"L" * 3000, b"b", b"M" * 2000, b"N" * 1000, b"c"]
 LARGE = [1, 3, 4]
+# The chunk with these messages begins at this offset.
 FIRST = 2
-"""The chunk with these messages begins at this offset."""
 
 
 def object_path(row: int) -> str:

@@ -17,6 +17,7 @@ from smq_proto.flight import from_flight, to_flight
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, error_to_pb
 
+# A value of each type that a field may have; no default of any field.
 VALUES: dict[Any, object] = {
     str: "a text",
     int: 7,
@@ -25,7 +26,6 @@ VALUES: dict[Any, object] = {
     bool | None: True,
     tuple[str, ...]: ("s1", "s2"),
 }
-"""A value of each type that a field may have; no default of any field."""
 
 
 def error_classes(base: type[SmqError] = SmqError) -> Iterator[type[SmqError]]:

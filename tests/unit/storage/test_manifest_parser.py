@@ -319,10 +319,10 @@ def test_a_mistake_beside_a_field_of_a_newer_definition_is_one() -> None:
         parse_api_resource(yaml.safe_load(with_spec(partitions=8, tier="Cold", segments={"max": 9})))
 
 
+# A few hundred bytes that stand for a thousand million values.
 BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n" for before, name in pairwise("abcdefghij")
 )
-"""A few hundred bytes that stand for a thousand million values."""
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from smq_storage.chunks.python_times import all_in_python, in_python, python_val
 MICROS = pa.timestamp("us")
 TOKYO = pa.timestamp("us", "Asia/Tokyo")
 NEW_YORK = pa.timestamp("ms", "America/New_York")
+# Far beyond the year 9999, in any unit.
 LATE = 1 << 62
-"""Far beyond the year 9999, in any unit."""
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ from smq_core.errors import DataLost, InvalidRequest
 if TYPE_CHECKING:
     from smq import Consumer, TopicsConsumer
 
+# A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end.
 POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
-"""A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
 
 
+# How far another machine's clock may be ahead: messages of a minute ahead may be there.
 CLOCK_SKEW = timedelta(minutes=1)
-"""How far another machine's clock may be ahead: messages of a minute ahead may be there."""
 MIN_START_SECONDS = 1.0
 LEAVE_SECONDS = 0.5
 
@@ -84,7 +84,7 @@ def consume(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="Stop so long after the last message of the topic. If reading fails, it ends with an error.",
+            help="Stop when no message has come for this time. If reading fails, it ends with an error.",
         ),
     ] = None,
     exit_at_end: Annotated[
@@ -213,7 +213,7 @@ def consume(
                 writer.write_all(consumer, max_, wait.poll)
             except DataLost as error:
                 gone = error.message.partition(". Poll again")[0]  # what follows is for programs
-                raise CommandFailed(f"{gone}. With --on-loss skip it is read on after them") from None
+                raise CommandFailed(f"{gone}. With --on-loss skip reading goes on after them") from None
             except FilerAway as error:
                 _leave(consumer)
                 end_process(str(error))

@@ -28,8 +28,8 @@ app = typer.Typer(add_completion=False, invoke_without_command=True, no_args_is_
 Folder = Annotated[Path, typer.Option("--dir", help="The folder of the data, which stays after this command.")]
 DEFAULT_FOLDER = Path(".smq")
 READY_TIMEOUT_SECONDS = 120.0
+# How long `smq dev status` waits for the leader, which answers much sooner or not at all.
 STATUS_SECONDS = 2.0
-"""How long `smq dev status` waits for the leader, which answers much sooner or not at all."""
 
 
 class _Stopped(BaseException):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from smq import Admin, AlteredTopic, AppliedTopic, TopicChange
     from smq.cli.files.manifest_files import ManifestInFile
 
+# The exit code of `smq diff` if there is an error, because 1 says that something differs.
 FAILED = 2
-"""The exit code of `smq diff` if there is an error, because 1 says that something differs."""
 
 Files = Annotated[
     list[str], typer.Option("-f", "--filename", metavar="FILE|-", help="A topic manifest file; - is stdin.")

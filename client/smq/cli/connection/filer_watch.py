@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from smq import Client
 
 NOTE_AFTER_SECONDS = 1.0
+# How long a check waits for the filer at most, and the time until the next one.
 CHECK_SECONDS = 2.0
-"""So long a check waits for the filer at most, and so long it is until the next one."""
 
 
+# The reason of a topic's condition while the leader cannot read the topic from the filer.
 LAYOUT_UNKNOWN = "LayoutUnknown"
-"""The reason of a topic's condition while the leader cannot read the topic from the filer."""
 
 
 def filer_problem(client: Client, topic: str, seconds: float = CHECK_SECONDS) -> str:

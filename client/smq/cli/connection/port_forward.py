@@ -10,8 +10,8 @@ from threading import Event, Lock, Thread
 from typing import Self
 
 FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
+# Between two starts of kubectl while the Service has no Pod to forward to.
 RETRY_SECONDS = 0.5
-"""Between two starts of kubectl while the Service has no Pod to forward to."""
 
 
 class ForwardFailed(Exception):

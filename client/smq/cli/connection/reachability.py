@@ -9,10 +9,10 @@ import time
 from smq_core.errors import InvalidRequest, Unavailable
 from smq_core.model.addresses import split_address
 
+# For the first connection, over all addresses together.
 CONNECT_TIMEOUT_SECONDS = 3.0
-"""For the first connection, over all addresses together."""
+# What a relay answers to CONNECT: connected, no target of this cluster, or the target cannot be reached.
 RELAY_ANSWERS = (200, 403, 502)
-"""What a relay answers to CONNECT: connected, no target of this cluster, or the target cannot be reached."""
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 

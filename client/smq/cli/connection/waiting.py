@@ -29,12 +29,12 @@ DONE_TIMEOUT_SECONDS = 30.0
 
 NOTE_AFTER_SECONDS = 1.0
 POLL_SECONDS = 0.1
+# How much longer than a timeout a reader waits that is not at the end.
 UNREAD_SECONDS = 10.0
-"""How much longer than a timeout a reader waits that is not at the end."""
+# The time without a message after which the cause is looked for again.
 CHECK_AGAIN_SECONDS = 10.0
-"""After so long without a message the cause is looked for again."""
+# So long the filer has for its answer when the timeout has passed.
 LAST_CHECK_SECONDS = 0.5
-"""So long the filer has for its answer when the timeout has passed."""
 
 
 class FilerAway(CommandFailed):

@@ -44,8 +44,8 @@ LEADER_STOP_TIMEOUT_SECONDS = 45.0
 BROKER_STOP_TIMEOUT_SECONDS = 15.0
 SEAWEED_STOP_TIMEOUT_SECONDS = 20.0
 
+# Of the extra `local`, whose distributions are not there after a plain installation.
 _REQUIRED_MODULES = ("psutil", "prometheus_client", "pydantic_settings", "ruamel.yaml")
-"""Of the extra `local`, whose distributions are not there after a plain installation."""
 
 
 class DevFolderInUse(SmqError):

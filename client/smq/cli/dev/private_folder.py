@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+# A file that every local cluster creates in its folder.
 LOCK = "dev.lock"
-"""A file that every local cluster creates in its folder."""
 
 
 def make_private(folder: Path) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import psutil  # comes with the extra `local`, so it is imported where it is used
 
+# A process's start time shifts when the machine's clock is corrected.
 START_TIME_TOLERANCE_SECONDS = 2.0
-"""A process's start time shifts when the machine's clock is corrected."""
 
+# The leader sets this in the environment of each broker that it starts.
 INCARNATION_VARIABLE = "SMQ_INCARNATION"
-"""The leader sets this in the environment of each broker that it starts."""
 
 
 def find_process(pid: int, created: float) -> psutil.Process | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 PROCESS_FILE = "dev.json"
+# Why the last `smq dev` ended, if nobody ended it.
 FAILURE_FILE = "dev.failure"
-"""Why the last `smq dev` ended, if nobody ended it."""
 PORTS_FILE = "ports.json"
 RECORD = "dev"
 

@@ -10,8 +10,8 @@ from smq_core.errors import InvalidRequest
 
 BLOCK_BYTES = 4 * 1024 * 1024
 
+# Returns where the last whole record of the next part of an input ends; 0 if none ends there.
 CutOf = Callable[[bytes], int]
-"""Returns where the last whole record of the next part of an input ends; 0 if none ends there."""
 
 
 def line_blocks(source: IO[bytes]) -> Iterator[bytes]:

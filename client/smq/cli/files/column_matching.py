@@ -17,8 +17,8 @@ from smq_core.model.entities import Column
 from smq_storage.chunks.column_types import arrow_type, plain_type
 from smq_storage.chunks.schemas import HEADERS, RESERVED, TIMESTAMP
 
+# Columns of the message itself, beside those of the topic.
 MESSAGE_COLUMNS = {"timestamp": TIMESTAMP, "headers": HEADERS}
-"""Columns of the message itself, beside those of the topic."""
 
 
 def match_columns(table: pa.Table, columns: Sequence[Column], first_row: int = 0) -> pa.Table:

@@ -22,8 +22,8 @@ from smq.cli.files.line_template import LineTemplate
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED, has_plain_messages
 
+# That of each row, or that of the first of consecutive ones.
 Offsets: TypeAlias = int | pa.Array
-"""That of each row, or that of the first of consecutive ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from smq_core.model.entities import Column
 if TYPE_CHECKING:
     from smq import Delivery, Producer
 
+# Values from this size on are sent one by one, because a batch has at most 16 MiB, and `send` uploads larger ones.
 LARGE_VALUE_BYTES = 4 << 20
-"""Values from this size on are sent one by one, because a batch has at most 16 MiB, and `send` uploads larger ones."""
 
+# After an interrupt, what was handed over has this long to become durable.
 STOP_SECONDS = 3.0
-"""After an interrupt, what was handed over has this long to become durable."""
 
 
 class InputRows:

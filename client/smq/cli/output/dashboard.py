@@ -28,8 +28,8 @@ RATE_WINDOW_SECONDS = 4.0
 MAX_SEGMENTS = 16
 MAX_BROKERS = 12
 MAX_TOPICS = 6
+# With fewer columns than this per segment on average, the keyspace shows bars of load in place of broker names.
 MIN_COLUMNS_PER_SEGMENT = 4
-"""With fewer columns than this per segment on average, the keyspace shows bars of load in place of broker names."""
 BARS = "▁▂▃▄▅▆▇█"
 
 

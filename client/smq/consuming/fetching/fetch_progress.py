@@ -10,8 +10,8 @@ from smq_core.errors import SmqError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
+# After each such period without progress, a warning with the cause is logged. That of the filer is FilerHealth's.
 WARN_AFTER_SECONDS = 5.0
-"""After each such period without progress, a warning with the cause is logged. That of the filer is FilerHealth's."""
 
 
 class FetchProgress:

@@ -15,8 +15,8 @@ from smq.reading.tail_stream import TailFrame
 
 log = logging.getLogger(__name__)
 
+# Uid of the topic, segment.
 TailKey = tuple[str, str]
-"""Uid of the topic, segment."""
 
 
 class SharedTails:

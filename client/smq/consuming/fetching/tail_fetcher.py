@@ -169,7 +169,7 @@ class TailFetcher:
             published.end()
 
     def _elsewhere(self, readers: int) -> _TailEnd | None:
-        """Whether to leave a stream for so many ``readers``: for another reader's, or for one for more or fewer."""
+        """Whether to leave a stream that serves ``readers``: for another reader's, or for one for more or fewer."""
         if self._published is not None:
             fits = readers / 2 < self._published.readers < readers * 2
             return None if fits else _TailEnd.ELSEWHERE

@@ -24,11 +24,11 @@ RETRY_AFTER_SECONDS = 0.3
 # How often a refused commit joins again. Twice happens when a leader ends after the first time; more shows a fault.
 COMMIT_ATTEMPTS = 5
 
+# Takes in the assignment, ``{segment: next offset}``, and its epoch. In another one than before, the group's
+# positions were set by an administrator. True: the program still works on a revoked segment.
 OnAssignment = Callable[[Mapping[str, int], str], bool]
-"""Takes in the assignment, ``{segment: next offset}``, and its epoch. In another one than before, the group's positions
-were set by an administrator. True: the program still works on a revoked segment."""
+# The segments of which every message was returned, and their ends, which are not committed.
 AwaitedCommits = Callable[[], Mapping[str, int]]
-"""The segments of which every message was returned, and their ends, which are not committed."""
 
 
 @dataclass(frozen=True, slots=True)

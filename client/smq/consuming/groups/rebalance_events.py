@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+# Takes names of segments. What it raises comes out of ``poll``.
 OnRebalance = Callable[[frozenset[str]], object]
-"""Takes names of segments. What it raises comes out of ``poll``."""
 
+# Takes the name of a segment and its end, which the group waits for to be committed.
 OnSegmentEnd = Callable[[str, int], object]
-"""Takes the name of a segment and its end, which the group waits for to be committed."""
 
 
 class RebalanceEvents:

@@ -16,8 +16,8 @@ from smq_core.errors import InvalidRequest
 from smq_storage.chunks.python_times import MAX_MICROS, MIN_MICROS
 from smq_storage.uploads.large_values import HEADER, reserved_header
 
+# Roughly what a message takes beside its key and value.
 ROW_OVERHEAD_BYTES = 32
-"""Roughly what a message takes beside its key and value."""
 
 
 class BatchBuilder:

@@ -21,8 +21,8 @@ from smq_storage.chunks.schemas import HEADERS
 from smq_storage.chunks.small_arrays import FEW, binary_array, no_headers, time_array
 
 MAX_ROWS = FEW
+# More rows or bytes than that are encoded at once, because they would be encoded anew each time they are sent.
 MAX_BYTES = 32 << 10
-"""More rows or bytes than that are encoded at once, because they would be encoded anew each time they are sent."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -26,8 +26,8 @@ from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.chunks.schemas import TIMESTAMP
 from smq_storage.uploads.large_values import HEADER, has_reserved_header
 
+# Columns of consumed tables that a producer fills anew, so that a table that was read can be written unchanged.
 SYSTEM_COLUMNS = ("partition", "appended")
-"""Columns of consumed tables that a producer fills anew, so that a table that was read can be written unchanged."""
 
 
 class BatchEncoder:

@@ -68,6 +68,7 @@ _KINDS = (
     ("map", pa.types.is_map),
 )
 _TIMES = ("date", "time", "zoned time", "time of day")
+# The kinds that a kind takes beside its own.
 _ACCEPTED = {
     "integer": {"float", "decimal"},
     "float": {"integer"},
@@ -75,7 +76,6 @@ _ACCEPTED = {
     "list": {"map"},
     "map": {"list"},
 }
-"""The kinds that a kind takes beside its own."""
 
 _ADVICE = {
     ("text", "bytes"): "text is not bytes; encode it first",
@@ -95,6 +95,7 @@ _ADVICE = {
 }
 
 
+# Why a value with values inside does not fit.
 _INSIDE = {
     ("list", "list"): "an item does not fit",
     ("map", "list"): "an item does not fit",
@@ -102,7 +103,6 @@ _INSIDE = {
     ("list", "map"): "its items must have the fields key and value, no key may be null, and each must fit",
     ("struct", "struct"): "a field does not fit, or it has one that the column does not have",
 }
-"""Why a value with values inside does not fit."""
 
 
 class InexactValue(Exception):

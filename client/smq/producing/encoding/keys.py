@@ -30,8 +30,8 @@ from smq.producing.encoding.exact_cast import decoded
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import FEW_KEYS, partition_of, partitions_of
 
+# The partition of each row: int32 of shape (rows,), in an ``array`` if the rows are few.
 RowPartitions: TypeAlias = "npt.NDArray[np.int32] | array[int]"
-"""The partition of each row: int32 of shape (rows,), in an ``array`` if the rows are few."""
 
 
 def canonical_bytes(column: pa.Array) -> pa.Array:

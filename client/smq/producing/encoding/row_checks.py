@@ -28,11 +28,11 @@ from smq.producing.encoding.value_conversion import (
 
 Row = tuple[object, ...]
 
+# With ``c = value * SINGLE_SPLIT``, ``c - (c - value)`` is the value rounded to the 24 bits of a float32.
 SINGLE_SPLIT = float((1 << 29) + 1)
-"""With ``c = value * SINGLE_SPLIT``, ``c - (c - value)`` is the value rounded to the 24 bits of a float32."""
 
+# Returns a message's row as the batch will hold it, and its size in bytes.
 RowConversion = Callable[[object], tuple[Row, int]]
-"""Returns a message's row as the batch will hold it, and its size in bytes."""
 
 
 def compile_row_conversion(

@@ -18,6 +18,7 @@ from smq.producing.encoding.value_conversion import converter_of_column, is_micr
 
 _EPOCH = {"time": datetime(1970, 1, 1), "zoned time": datetime(1970, 1, 1, tzinfo=UTC)}
 _MICROS = pa.duration("us")
+# How the module ``struct`` names the types of numbers.
 _FORMATS = {
     pa.int8(): "b",
     pa.int16(): "h",
@@ -30,7 +31,6 @@ _FORMATS = {
     pa.float32(): "f",
     pa.float64(): "d",
 }
-"""How the module ``struct`` names the types of numbers."""
 
 
 class RowConverter:

@@ -20,16 +20,16 @@ from smq.producing.encoding.time_conversion import require_python_time, time_in_
 from smq_storage.chunks.column_types import with_leaves
 from smq_storage.chunks.python_times import NOT_IN_PYTHON
 
+# Returns the value as the batch will hold it. Raises InexactValue.
 Convert = Callable[[object], object]
-"""Returns the value as the batch will hold it. Raises InexactValue."""
 
+# Kinds of values whose bytes :func:`size` counts.
 VARIABLE_SIZE = ("text", "bytes", "list", "struct", "map")
-"""Kinds of values whose bytes :func:`size` counts."""
 
 _OFFSET_BYTES = 4
 _TIMES = ("time", "zoned time", "time of day")
+# Bools, integers and floats among numpy's kinds of types.
 _NUMBERS = "biuf"
-"""Bools, integers and floats among numpy's kinds of types."""
 
 
 def converter_of_column(field: pa.Field) -> Convert:

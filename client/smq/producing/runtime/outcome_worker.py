@@ -12,8 +12,8 @@ log = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS = 0.03
 
+# One round of queries of a producer. False: it misses no outcome any more.
 Query = Callable[[SealOutcomeClient], bool]
-"""One round of queries of a producer. False: it misses no outcome any more."""
 
 
 class OutcomeWorker:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 
 log = logging.getLogger(__name__)
 
+# What is due so soon is called together, because each wake-up of the thread costs as much as several calls.
 SLACK_SECONDS = 0.0003
-"""What is due so soon is called together, because each wake-up of the thread costs as much as several calls."""
 
 
 class Timers:
@@ -59,7 +59,7 @@ class Timers:
     def begin_batch(self, now: float, linger: float) -> float:
         """Returns when a batch that begins ``now`` should be sent, in monotonic seconds: at the next tick.
 
-        Or at once if no producer of the client has begun one for so long, since then there is nothing to wait for.
+        Or at once if no producer of the client has begun one for that time: then there is nothing to wait for.
         """
         was_quiet = now - self._begun_at >= linger
         self._begun_at = now

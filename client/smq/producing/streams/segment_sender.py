@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 MIN_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.25
+# A larger sub-batch gets a stream of its own.
 MAX_SHARED_BYTES = 64 << 10
-"""A larger sub-batch gets a stream of its own."""
 
 
 class NoBatch(Enum):

@@ -22,11 +22,11 @@ from smq_proto.wire import PROTOCOL, reference_to_pb
 
 log = logging.getLogger(__name__)
 
+# The time without a reply from the primary after which the stream is aborted; heartbeats count as replies.
 UNRESPONSIVE_AFTER_SECONDS = 2.0
-"""The stream is aborted after so long without a reply from the primary; heartbeats count as replies."""
 
+# The first reply may take longer, because the primary of a successor waits for its predecessors' seals.
 FIRST_REPLY_TIMEOUT_SECONDS = 3.5
-"""The first reply may take longer, because the primary of a successor waits for its predecessors' seals."""
 
 OnReply = Callable[["SegmentStream", pb.ProducerReply], None]
 OnEnd = Callable[["SegmentStream"], None]

@@ -13,8 +13,8 @@ from smq_core.model.entities import Segment
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.v1 import data_pb2 as pb
 
+# How many batches of one session go into a message, so that each session gets its turn.
 MAX_BATCHES_PER_MESSAGE = 16
-"""How many batches of one session go into a message, so that each session gets its turn."""
 
 
 class SessionOwner(Protocol):
@@ -71,7 +71,7 @@ class SharedSession:
     # ---- for the shared stream, without its lock
 
     def take_batches(self, max_bytes: int) -> tuple[list[SentSubBatch], NoBatch | None]:
-        """The batches to send now, of at least ``max_bytes`` if there are so many; and why there are no more."""
+        """The batches to send now, of at least ``max_bytes`` if that is there; and why there are no more."""
         batches: list[SentSubBatch] = []
         with self._owner.lock:
             while max_bytes > 0 and len(batches) < MAX_BATCHES_PER_MESSAGE:

@@ -37,18 +37,18 @@ from smq_proto.wire import PROTOCOL, error_from_pb
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 256 << 10
+# A message up to this size is written at once. The transport takes 64 KiB that the broker has not read.
 MAX_DIRECT_BYTES = 32 << 10
-"""A message up to this size is written at once. The transport takes 64 KiB that the broker has not read."""
 
+# How long a message waits at most for the acks of the one before. Meanwhile it takes in more batches. So the slower a
+# broker is, the fewer and larger messages it gets. It waits no longer, because one segment alone may ack late.
 MAX_HOLD_SECONDS = 0.02
-"""How long a message waits at most for the acks of the one before. Meanwhile it takes in more batches. So the slower a
-broker is, the fewer and larger messages it gets. It waits no longer, because one segment alone may ack late."""
 
+# The time without a reply after which the stream is cut; heartbeats count as replies.
 UNRESPONSIVE_AFTER_SECONDS = 2.0
-"""The stream is cut after so long without a reply; heartbeats count as replies."""
 
+# How long a stream that ends waits for the broker's last replies.
 END_TIMEOUT_SECONDS = 2.0
-"""How long a stream that ends waits for the broker's last replies."""
 
 
 class SharedStream:

@@ -16,11 +16,11 @@ from smq_core.model.entities import Segment
 from smq_proto.v1 import data_pb2 as pb
 
 CHECK_INTERVAL_SECONDS = 0.25
+# The time after which a stream without sessions is closed.
 IDLE_SECONDS = 10.0
-"""A stream without sessions is closed after so long."""
 
+# The primary's incarnation, the topic's uid, and the schema version.
 Key = tuple[str, str, int]
-"""The primary's incarnation, the topic's uid, and the schema version."""
 
 
 class SharedStreams:

@@ -17,8 +17,8 @@ from smq_core.producing.send_queue import SentSubBatch
 
 log = logging.getLogger(__name__)
 
+# The time after which an unused stream is closed. The next batch opens another one, or goes on a shared one.
 IDLE_SECONDS = 10.0
-"""A stream that was not used for so long is closed. The next batch opens another one, or goes on a shared one."""
 
 
 class StreamThread:

@@ -19,12 +19,12 @@ from smq_core.errors import CorruptChunk, InvalidRequest
 from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS
 from smq_storage.uploads.upload_format import MAX_ROW_GROUP_BYTES, PARTITION, is_intact, parse_upload_footer
 
+# A larger file is not copied, because a file is in memory while it is uploaded. A table that is larger is not
+# written.
 FILE_BYTES = 1 << 30
-"""A larger file is not copied, because a file is in memory while it is uploaded. A table that is larger is not
-written."""
 
+# The bytes of rows without a key that get the same partition.
 KEYLESS_BYTES = 1 << 20
-"""Rows without a key get another partition after so many bytes."""
 
 Sink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 

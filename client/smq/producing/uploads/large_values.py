@@ -47,8 +47,8 @@ class PendingLargeValue:
     reserved: int = 0
 
 
+# A value to upload until that time (monotonic seconds).
 _Task: TypeAlias = tuple[PendingLargeValue, bytes, float]
-"""A value to upload until that time (monotonic seconds)."""
 
 
 class LargeValueUploader:

@@ -23,21 +23,21 @@ from smq_core.errors import InvalidRequest, SchemaMismatch
 
 log = logging.getLogger(__name__)
 
+# About how many bytes are decoded at a time.
 READ_BYTES = 8 << 20
-"""About how many bytes are decoded at a time."""
 
 MAX_BATCH_ROWS = 1 << 13
+# So many rows of a row group show how large its rows are when they are decoded. The footer shows only their encoded
+# size, which is far less if a large value is repeated.
 PROBED_ROWS = 64
-"""So many rows of a row group show how large its rows are when they are decoded. The footer shows only their encoded
-size, which is far less if a large value is repeated."""
 
+# So much of each column is read at a time.
 BUFFER_BYTES = 1 << 20
-"""So much of each column is read at a time."""
 
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
+# Opens ``s3://bucket/path``. Raises FileNotFoundError, StoreDenied, StoreUnavailable.
 OpenUrl: TypeAlias = "Callable[[str], IO[bytes]]"
-"""Opens ``s3://bucket/path``. Raises FileNotFoundError, StoreDenied, StoreUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)

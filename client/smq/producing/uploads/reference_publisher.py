@@ -32,8 +32,8 @@ T = TypeVar("T")
 Tasks = Iterable[UploadTask[T]]
 
 
+# ``by_reference="auto"`` uploads a table of this size or more.
 AUTO_BYTES = 64 << 20
-"""``by_reference="auto"`` uploads a table of this size or more."""
 
 
 def goes_by_reference(table: Table, by_reference: bool | str) -> bool:

@@ -15,9 +15,9 @@ from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.uploads.uploaded_rows import PartitionIndex
 from smq_storage.uploads.upload_format import UploadFooter, sort_order, write_upload
 
+# About how many bytes of rows, before compression, become one file. Larger files make fewer references, which is what
+# brokers work for; smaller ones need less memory here, and let encoding and uploading overlap.
 UPLOAD_BYTES = 128 << 20
-"""About how many bytes of rows, before compression, become one file. Larger files make fewer references, which is what
-brokers work for; smaller ones need less memory here, and let encoding and uploading overlap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

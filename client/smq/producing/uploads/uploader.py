@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 MIN_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 
+# So many files are encoded and uploaded at the same time: Arrow encodes a file in one thread.
 UPLOAD_THREADS = 3
-"""So many files are encoded and uploaded at the same time: Arrow encodes a file in one thread."""
 
+# So many bytes of rows, or of finished files, are worked on at the same time; more only if one file has more.
 IN_FLIGHT_BYTES = 512 << 20
-"""So many bytes of rows, or of finished files, are worked on at the same time; more only if one file has more."""
 
 T = TypeVar("T")
 Order: TypeAlias = "npt.NDArray[np.uint32] | None"

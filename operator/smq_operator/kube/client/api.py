@@ -24,10 +24,10 @@ MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", "application/apply-pa
 TIMEOUT_SECONDS = 10.0
 CONNECT_TIMEOUT_SECONDS = 3.0
 MAX_THREADS = 16
+# Resources per page of a list: before they are stripped they take many times the memory of the cache.
 PAGE_SIZE = 250
-"""Resources per page of a list: before they are stripped they take many times the memory of the cache."""
+# The owner of the fields that this operator applies.
 FIELD_MANAGER = "seaweedmq-operator"
-"""The owner of the fields that this operator applies."""
 
 
 class KubeApi:

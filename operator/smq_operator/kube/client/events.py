@@ -23,12 +23,12 @@ log = structlog.get_logger(__name__)
 
 EVENT_SOURCE = "seaweedmq-operator"
 BURST = 25
+# Per resource: this many Events at once, then one per interval.
 REFILL_INTERVAL_US = 5_000_000
-"""Per resource: this many Events at once, then one per interval."""
+# A repeated Event's count is written at most this often.
 COUNT_INTERVAL_US = 30_000_000
-"""A repeated Event's count is written at most this often."""
+# The API server deletes an Event after an hour by default; then a repeated one is new.
 EVENT_TTL_US = 3_600_000_000
-"""The API server deletes an Event after an hour by default; then a repeated one is new."""
 MAX_TRACKED = 5_000
 QUEUE_SIZE = 2_000
 MAX_MESSAGE_LENGTH = 1000

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+# A resource as the API server returns it. Do not change one from the cache.
 Resource: TypeAlias = dict[str, Any]
-"""A resource as the API server returns it. Do not change one from the cache."""
+# Namespace (empty where there is none) and name.
 Key: TypeAlias = tuple[str, str]
-"""Namespace (empty where there is none) and name."""
 
 
 @dataclass(frozen=True, slots=True)

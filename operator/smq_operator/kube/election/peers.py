@@ -20,8 +20,8 @@ from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
 
 ANSWER_TIMEOUT_SECONDS = 1.0
+# The name of an operator's port in its Pod.
 PORT_NAME = "grpc"
-"""The name of an operator's port in its Pod."""
 
 
 async def leading_peer(cache: ResourceCache, pod: str) -> str:

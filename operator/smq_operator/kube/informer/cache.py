@@ -25,8 +25,8 @@ from smq_operator.kube.client.kinds import (
 )
 from smq_operator.runtime.listeners import Listeners
 
+# Called for each change with the kind, the key, and the resource as it is now, or None if it is gone.
 Listener: TypeAlias = Callable[[Kind, Key, Resource | None], None]
-"""Called for each change with the kind, the key, and the resource as it is now, or None if it is gone."""
 MAX_DELETED_UIDS = 20_000
 
 

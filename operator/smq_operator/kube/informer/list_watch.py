@@ -22,10 +22,10 @@ from smq_storage.process import allocator
 log = structlog.get_logger(__name__)
 
 RESYNC_SECONDS = 300.0
+# A watch reports nothing until it has started, and never reports its start for a kind without resources.
 INITIAL_RESYNC_SECONDS = (2.0, 10.0, 30.0)
-"""A watch reports nothing until it has started, and never reports its start for a kind without resources."""
+# So that one list serves many watches that restart together.
 DEBOUNCE_SECONDS = 1.0
-"""So that one list serves many watches that restart together."""
 INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 5.0
 
 

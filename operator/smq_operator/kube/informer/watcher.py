@@ -24,14 +24,14 @@ from smq_operator.kube.informer.cache import ResourceCache
 
 log = structlog.get_logger(__name__)
 
+# Bookmarks come every minute, so a watch without any message for longer is dead.
 WATCH_INACTIVITY_SECONDS = 70.0
-"""Bookmarks come every minute, so a watch without any message for longer is dead."""
 CONNECT_TIMEOUT_SECONDS = 5.0
 REQUEST_TIMEOUT_SECONDS = 30.0
 RETRY_DELAYS_SECONDS = (0.5, 1.0, 1.0, 2.0)
 RESTART_DELAY_SECONDS = 1.0
+# kopf keeps a task for each resource that changed within this time; at the start these are all resources.
 WORKER_IDLE_SECONDS = 0.05
-"""kopf keeps a task for each resource that changed within this time; at the start these are all resources."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ log = structlog.get_logger(__name__)
 CHECK_INTERVAL_SECONDS = 30.0
 BLOCKED_CHECK_INTERVAL_SECONDS = 3.0
 MAX_LISTED = 6
+# Seconds between two readiness checks. A reason that is the same twice is reported.
 READINESS_POLL_SECONDS = 3.0
-"""Seconds between two readiness checks. A reason that is the same twice is reported."""
+# The parts of a message that differ although the reason is the same: random names and durations.
 _RANDOM = re.compile(r"[0-9a-f]{16,}|[0-9.]+ ?[nµm]?s\b")
-"""The parts of a message that differ although the reason is the same: random names and durations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.status.health import HealthIssues
 from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
 
+# A topic has resources for this many sealed segments, the newest; the index in the filer has all of them.
 MAX_SEALED_RESOURCES = 200
-"""A topic has resources for this many sealed segments, the newest; the index in the filer has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

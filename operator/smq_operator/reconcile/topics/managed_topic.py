@@ -21,10 +21,10 @@ from smq_operator.platform_port import DesiredTopic
 from smq_operator.runtime.problems import LeaderProblems
 from smq_storage.catalog.sealed_index import Index
 
+# How often a stable topic is reconciled. A topic that is not stable is reconciled at every tick.
 CHECK_INTERVAL_US = 300_000
-"""How often a stable topic is reconciled. A topic that is not stable is reconciled at every tick."""
+# The same for a topic without traffic for ``IDLE_AFTER_US``: only age and slow averages can still change it.
 IDLE_CHECK_INTERVAL_US = 3_000_000
-"""The same for a topic without traffic for ``IDLE_AFTER_US``: only age and slow averages can still change it."""
 IDLE_AFTER_US = 10_000_000
 
 

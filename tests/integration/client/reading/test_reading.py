@@ -21,8 +21,8 @@ from support.waiting import HANG_GUARD, eventually
 pytestmark = pytest.mark.integration
 
 QUICKLY = ("--cleanup-interval", "100ms", "--removed-files-grace", "1s", "--broker-memory", "4Gi")
+# Nothing is flushed before the segment is sealed.
 IN_MEMORY = {"bytes": "64Mi", "interval": "1h"}
-"""Nothing is flushed before the segment is sealed."""
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ KEYS = 8
 
 
 def read(consumers: list[smq.Consumer], seen: list[list[bytes]], count: int) -> None:
-    """Until each has seen so many messages."""
+    """Until each has seen that number of messages."""
     for consumer, found in zip(consumers, seen, strict=True):
         while len(found) < count:
             batch = consumer.poll(HANG_GUARD)

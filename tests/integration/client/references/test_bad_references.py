@@ -69,6 +69,7 @@ class Uploads:
 
 Bad = Callable[[Uploads], WrittenUpload]
 
+# What is wrong with a file, whoever publishes it: the field that the error names, a part of its reason, the file.
 FILES: dict[str, tuple[str, str, Bad]] = {
     "a path outside": ("upload", "", lambda it: replace(it.good, name="../../../t/_layout.json")),
     "a chunk of the log": ("upload", "", lambda it: replace(it.good, name=f"../x/{0:020d}.parquet")),
@@ -96,7 +97,6 @@ FILES: dict[str, tuple[str, str, Bad]] = {
         lambda it: it.write("more.parquet", pa.concat_tables([it.table()] * 2)),
     ),
 }
-"""What is wrong with a file, whoever publishes it: the field that the error names, a part of its reason, the file."""
 
 REFERENCES: dict[str, tuple[str, Callable[[Reference], Reference]]] = {
     "no rows": ("rows", lambda it: replace(it, rows=0)),

@@ -22,8 +22,8 @@ from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
+# Uploads that no message names stay for days, as by default. So what is deleted was deleted with its segment.
 CLEANUP = ("--cleanup-interval", "100ms", "--removed-files-grace", "1s", "--broker-memory", "4Gi")
-"""Uploads that no message names stay for days, as by default. So what is deleted was deleted with its segment."""
 
 INLINE = 64 << 10
 

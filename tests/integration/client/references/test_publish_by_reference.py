@@ -41,7 +41,7 @@ class MixedPublisher:
         return sum(self.sent)
 
     def wait_for(self, rounds: int) -> None:
-        """Waits until there are so many more tables."""
+        """Waits until there are that many more tables."""
         wanted = len(self.written) + 2 * rounds
         eventually(lambda: len(self.written) >= wanted or self.failure is not None)
         assert self.failure is None, self.failure

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from support.sim.brokers.broker import SimulatedBroker
 
 SLICES = 64
+# How often a segment that waits for predecessors looks into the index, as real brokers do.
 INDEX_INTERVAL = 3 * SECOND
-"""How often a segment that waits for predecessors looks into the index, as real brokers do."""
 
 
 class SimulatedProducerStream:

@@ -18,10 +18,10 @@ from support.sim.engine.world import MS
 if TYPE_CHECKING:
     from support.sim.brokers.hosted_segment import SimulatedSegment
 
+# The most bytes of one record, unless one batch has more.
 RECORD_BYTES = 1000
-"""The most bytes of one record, unless one batch has more."""
+# The records of a file; records are removed in whole files.
 FILE_RECORDS = 3
-"""Records are removed in files of so many."""
 
 
 @dataclass(slots=True)

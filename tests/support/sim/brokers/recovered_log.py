@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from support.sim.brokers.broker import SimulatedBroker
 
 
+# Longer than an answer of the store may be old.
 STALE = SimulatedStoreFaults().stale + 500 * MS
-"""Longer than an answer of the store may be old."""
 
 
 class RecoveredLog:

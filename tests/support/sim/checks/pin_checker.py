@@ -23,8 +23,8 @@ from support.sim.filer.chunk_chain import INDEX, TOPIC, UID
 from support.sim.filer.object_store import SimulatedStore
 
 PINS = f"doc/{paths.pins_folder(TOPIC, UID)}/"
+# For this long a removal may be on its way to the filer after the leader has read the clocks.
 UNCLEAR = 12 * SECOND
-"""For this long a removal may be on its way to the filer after the leader has read the clocks."""
 
 
 class PinChecker:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from support.sim.checks.protocol_checker import ProtocolChecker
     from support.sim.clients.reader import SimulatedReader
 
+# A group that has just begun is not seen in a listing yet.
 LISTED_AFTER = 2 * SECOND
-"""A group that has just begun is not seen in a listing yet."""
 LATE = 15 * SECOND
 
 

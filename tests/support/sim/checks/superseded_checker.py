@@ -36,10 +36,10 @@ from support.sim.filer.object_store import SimulatedStore
 
 PINS = f"{paths.pins_folder(NAME, UID)}/"
 INDEX = paths.index_page(NAME, UID, 0)
+# The share of first compactions in which a merged file is altered as soon as the index names it.
 DAMAGED = 0.08
-"""In so many first compactions a merged file is altered as soon as the index names it."""
+# How late the filer's time may be when a leader records it, because its calls take time.
 UNCLEAR = 4 * SECOND
-"""By so much the filer's time may be late when a leader records it, because its calls take so long."""
 
 
 class SupersededChecker:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from support.sim.histories.groups import GroupHistory
 
 COMMIT_ATTEMPTS = 5
+# Messages between two commits of a program that commits rarely.
 COMMIT_EVERY = 25
-"""Messages between two commits of a program that commits rarely."""
+# More messages than a history has.
 FAR_BEYOND = 10_000
-"""More messages than a history has."""
 
 
 class GroupProgram(SimulatedMember):

@@ -13,8 +13,8 @@ from support.sim.engine.world import MS, SECOND, Steps
 if TYPE_CHECKING:
     from support.sim.histories.elastic import ElasticHistory
 
+# The pause between two batches. While its buffer is full, the producer adds nothing.
 STEP = 300 * MS
-"""The pause between two batches. While its buffer is full, the producer adds nothing."""
 
 
 class LoadedProducer(SimulatedProducer):

@@ -18,9 +18,10 @@ from benchmarks.elastic.shapes import Shape, make, stretched
 from smq_core.model.keyspace import partition_of
 from support.sim.engine.world import SECOND
 
+# The target in messages per second of one segment.
 TARGET = 4.0
-"""The target in messages per second of one segment."""
 
+# The shapes, and their speed relative to the model. ``many`` has as many segments as a history can handle.
 FASTER = {
     "steady": 180,
     "ramp": 60,
@@ -33,7 +34,6 @@ FASTER = {
     "zipf": 65,
     "many": 1,
 }
-"""The shapes, and their speed relative to the model. ``many`` has as many segments as a history can handle."""
 LONGEST = 15.0
 
 

@@ -26,8 +26,8 @@ FOLDER = "upload/"
 GRACE = 40 * SECOND
 MAX_AGE = GRACE // 2
 REFERENCE_BYTES = 50
+# No producer refers to rows that it did not upload.
 OTHER_ROWS = "the upload has other rows"
-"""No producer refers to rows that it did not upload."""
 
 
 class SimulatedUpload(NamedTuple):

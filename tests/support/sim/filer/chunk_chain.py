@@ -20,8 +20,8 @@ TOPIC, UID = "default/t", "uid"
 LAYOUT = "layout"
 INDEX = "index"
 PUBLISHES = "publishes"
+# The folder of large values.
 VALUES = "value/"
-"""The folder of large values."""
 
 
 def folder(segment: str) -> str:

@@ -17,8 +17,8 @@ from support.sim.engine.world import MS, SECOND, Future, Process, World
 
 HOST = "filer"
 TIME_LIMIT = 1 * SECOND
+# The etag of a request without a condition.
 ANY_VERSION = "*"
-"""The etag of a request without a condition."""
 
 
 class ConditionFailed(SmqError):

@@ -32,11 +32,11 @@ from support.sim.leaders.sealed_removal import SealedSegmentRemoval
 
 ADDRESSES = ("completer-0", "completer-1")
 APPS = ("app-a", "app-b")
+# A file that was checked before a commit is still there when a paused leader writes it.
 LONGEST_PAUSE = 8 * SECOND
-"""A file that was checked before a commit is still there when a paused leader writes it."""
 STEP_WEIGHTS = (4, 2, 2)
+# The share of histories in which retention removes sealed segments.
 REMOVAL_SHARE = 0.6
-"""In so many histories retention removes sealed segments."""
 
 
 class AtomicHistory(ReferenceHistory):

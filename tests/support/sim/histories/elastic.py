@@ -54,11 +54,11 @@ from support.sim.leaders.orphaned_files import OrphanedFilesScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 from support.sim.leaders.topic_deletion import TopicDeletionScenario
 
+# The time limit for everything to finish after the faults, and again for the topic to shrink to its minimum.
 RECOVERY_TIME = 120 * SECOND
-"""The time limit for everything to finish after the faults, and again for the topic to shrink to its minimum."""
 QUIET_TIME = 10 * SECOND
+# For this long after the last messages a leader may still split.
 LATE_SPLIT_WINDOW = 5 * SECOND
-"""For this long after the last messages a leader may still split."""
 SHORTENED_WAITS: list[tuple[ModuleType, str, int]] = [
     (segment_load, "SLOW_WINDOW", 6 * SECOND),
     (topic_load, "MOVE_INTERVAL", 2 * SECOND),

@@ -26,10 +26,10 @@ from support.sim.histories.leader_process import LeaderProcessHistory
 from support.sim.histories.protocol import HistoryFailure
 from support.sim.histories.protocol import run as run_history
 
+# Longer than a member may be away, so that the group has no members.
 LONG_PAUSE = 12 * SECOND
-"""Longer than a member may be away, so that the group has no members."""
+# The share of the administrator's changes that delete the group.
 DELETED_SHARE = 0.4
-"""Of the administrator's changes, so many delete the group."""
 
 
 class GroupHistory(LeaderProcessHistory):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from support.sim.histories.protocol import History
 
 KEPT, GONE = "kept", "gone"
+# Each history has one of these: how likely each state of a journal is.
 JOURNAL_STATES: list[dict[str, float]] = [
     {KEPT: 1},
     {KEPT: 1},
@@ -29,9 +30,9 @@ JOURNAL_STATES: list[dict[str, float]] = [
     {"headless": 2, GONE: 1},
     {GONE: 1},
 ]
-"""Each history has one of these: how likely each state of a journal is."""
 
 
+# Each history with journals has two of these.
 FAULTS = (
     "kill_all",
     "kill_all_without_leader",
@@ -40,7 +41,6 @@ FAULTS = (
     "fill_disks_while_segments_open",
     "slow_disk",
 )
-"""Each history with journals has two of these."""
 
 
 class JournalScenario:

@@ -23,10 +23,10 @@ from support.sim.leaders.protocol_leader import SimulatedLeader
 
 INTEGERS = ("int8", "int16", "int32", "int64")
 FIRST = (Column("key", "string"), Column("count", "int8"))
+# The probability that a leader sees the newest desired state at a step.
 CATCH_UP_SHARE = 0.15
-"""The probability that a leader sees the newest desired state at a step."""
+# The probability that a producer reads the layout although nothing is wrong.
 WATCH_SHARE = 0.5
-"""The probability that a producer reads the layout although nothing is wrong."""
 
 
 class SchemaScenario:

@@ -71,8 +71,8 @@ from support.sim.filer.object_store import SimulatedStore
 KEPT_SEGMENTS = 6
 LIFETIME = 8 * SECOND
 GRACE = 10 * SECOND
+# In place of the minute, so that some pins are younger. It is longer than any answer is out of date.
 CLOCK_MARGIN = 4 * SECOND
-"""In place of the minute, so that some pins are younger. It is longer than any answer is out of date."""
 CLEANUP = CleanupSettings(
     retention_interval_us=SECOND,
     removed_files_grace_us=12 * SECOND,
@@ -82,10 +82,10 @@ CLEANUP = CleanupSettings(
 )
 HORIZON = 45 * SECOND
 RECOVERY_TIME = CLEANUP.max_pin_age_us + CLEANUP.orphan_grace_us + 20 * SECOND
+# The sizes of merged files. A chunk has about 3,000 bytes.
 TARGETS = (8_000, 20_000, 1 << 25)
-"""The sizes of merged files. A chunk has about 3,000 bytes."""
+# The writes of a file after which half of the processes that write are killed or paused.
 INTERRUPTED = 0.06
-"""After so many writes of a file, half of the processes that write are killed or paused."""
 HOLDER = Replica("b", "i", "b:1")
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from support.sim.leaders.elastic_leader import ElasticLeader
 
 CHECK_EVERY = SECOND
+# Shorter than a broker may take, and than an answer of the store may be old.
 BUILD_AFTER = SECOND // 2
-"""Shorter than a broker may take, and than an answer of the store may be old."""
 CHECK_AGAIN_AFTER = 10 * SECOND
 
 

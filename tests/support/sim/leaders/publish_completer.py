@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from support.sim.histories.atomic import AtomicHistory
 
 STREAM_TIMEOUT = 3 * SECOND
+# Where a leader may be paused while it rolls a publish forward.
 STEPS = ("read the segments", "write", "complete")
-"""Where a leader may be paused while it rolls a publish forward."""
 
 
 class SimulatedCompleter:

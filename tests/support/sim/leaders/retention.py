@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 FOR_EVER = 1 << 60
 CHECK_EVERY = SECOND // 2
 WRONG_CLOCKS = 0.6
+# Files of removed segments stay longer than any process is paused, as in production.
 CLEANUP = CleanupSettings(
     retention_interval_us=2 * SECOND, removed_files_grace_us=15 * SECOND, orphan_check_interval_us=FOR_EVER
 )
-"""Files of removed segments stay longer than any process is paused, as in production."""
 GRACE = CLEANUP.removed_files_grace_us
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SealedSegmentRemoval:
-    """Keeps so many messages of sealed segments, read or not. ``is_held`` is as in ``remove_expired``."""
+    """Keeps that number of messages of sealed segments, read or not. ``is_held`` is as in ``remove_expired``."""
 
     def __init__(self, history: History, messages: int, is_held: Callable[[Any, Topic, RetryPolicy], bool]) -> None:
         self.history = history

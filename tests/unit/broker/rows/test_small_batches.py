@@ -30,10 +30,10 @@ from support.processes.broker import make_topic
 
 EMPTY = WireSchemas.of(make_topic()).empty
 
+# Partition, timestamp, key, value.
 MESSAGE = st.tuples(
     st.integers(0, 1023), st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=3), st.binary(max_size=5)
 )
-"""Partition, timestamp, key, value."""
 
 
 def batch_of(messages: list[tuple[int, int, bytes, bytes]], has_keys: bool) -> SmallBatch:

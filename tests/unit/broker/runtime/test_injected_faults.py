@@ -28,6 +28,7 @@ from support.waiting import eventually
 
 BATCHES = 3
 MAX_CALLS = 60
+# Of threads. The longer name comes first.
 KINDS = (
     "flush-poll",
     "flush",
@@ -40,7 +41,6 @@ KINDS = (
     "open",
     "acker",
 )
-"""Of threads. The longer name comes first."""
 
 
 @pytest.fixture(autouse=True)

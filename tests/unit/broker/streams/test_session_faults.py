@@ -27,8 +27,8 @@ from smq_proto.wire import error_to_pb
 from support.fault_injection.nth_failure import NthFailure
 from support.waiting import HANG_GUARD, eventually
 
+# Of each kind, one less than this is made to fail in turn. A session repeats the same calls with each report.
 MAX_CALLS = 5
-"""Of each kind, one less than this is made to fail in turn. A session repeats the same calls with each report."""
 
 
 @pytest.fixture(autouse=True)

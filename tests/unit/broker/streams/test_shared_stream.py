@@ -24,8 +24,8 @@ from support.in_memory.flight_streams import Chunk, PutStream
 from support.processes.broker import make_segment, make_topic
 from support.waiting import HANG_GUARD, eventually
 
+# Session, sequence, values, partition.
 Batch = tuple[int, int, list[bytes], int]
-"""Session, sequence, values, partition."""
 
 
 class SharedClient:

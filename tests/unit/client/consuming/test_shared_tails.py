@@ -215,7 +215,7 @@ class Readers:
         return shared
 
     def values(self, reader: int, count: int) -> list[bytes]:
-        """The values of its next so many messages."""
+        """The values of its next messages."""
         found: list[bytes] = []
         buffer = self.buffers[reader]
 

@@ -19,8 +19,8 @@ from support.in_memory.producer_streams import producer_of, stream
 from support.in_memory.topic import TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
+# Nothing acks meanwhile, so a call that waits for capacity ends by it on any machine.
 TIMEOUT = 0.2
-"""Nothing acks meanwhile, so a call that waits for capacity ends by it on any machine."""
 KIB = 1 << 10
 BATCH_BYTES = 256 * KIB
 

@@ -26,8 +26,8 @@ from support.in_memory.producer_streams import DrivenStream, stream
 from support.waiting import HANG_GUARD, eventually
 
 SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
+# A message, and the number of its rows.
 Frame = tuple[pb.SharedBatch, int]
-"""A message, and the number of its rows."""
 
 
 class PlayedBroker:

@@ -96,7 +96,7 @@ def test_an_owner_that_was_replaced_does_not_come_back(monkeypatch: pytest.Monke
     monkeypatch.setattr(atomic_publish, "MAX_FORMER_OWNERS", 2)
     for owner in ("three", "four"):
         document = claimed(owner, document)
-    assert document.app("etl").former_owners == ("two", "three"), "only so many are remembered"
+    assert document.app("etl").former_owners == ("two", "three"), "no more are remembered"
 
 
 def test_an_app_that_publishes_once_is_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:

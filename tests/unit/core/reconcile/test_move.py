@@ -12,7 +12,7 @@ REPLICAS = [Replica(f"b-{i}", f"incarnation-{i}", f"h:{i}") for i in range(4)]
 
 
 def moved(brokers: int) -> tuple[str, ...]:
-    """The brokers of the successor of a segment on b-0 and b-1, when so many are alive."""
+    """The brokers of the successor of a segment on b-0 and b-1, when that number is alive."""
     spec = TopicSpec(partitions=8)
     first = Successor(KeyRange(0, 8), tuple(REPLICAS[:2]), Durability.REPLICATED)
     layout = create("default/f", "uid", 8, [first], now=0, writer="w")

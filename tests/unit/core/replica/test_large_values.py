@@ -9,7 +9,7 @@ from smq_storage.chunks.info_codec import decode_info_json, encode_info
 
 
 def chunks_of(*counts: int) -> list[tuple[str, ...]]:
-    """The names in the metadata of each chunk, for batches with so many names."""
+    """The names in the metadata of each chunk, for batches with that number of names."""
     replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 8), "p", ("p",), Durability.STORED))
     for sequence, count in enumerate(counts):
         names = tuple(f"{sequence}-{n}" for n in range(count))

@@ -13,7 +13,7 @@ from smq_core.replica.recent_entries import count_below, entries_from
 
 
 def entries_of(rows: list[int]) -> deque[Entry]:
-    """Contiguous entries with so many rows each, from offset 10 on."""
+    """Contiguous entries with that number of rows each, from offset 10 on."""
     starts = accumulate(rows, initial=10)
     return deque(
         Entry(first, IncomingBatch(BatchId("p", 1, number), count, 1, 0, 0, None), 0)

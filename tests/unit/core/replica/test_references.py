@@ -11,8 +11,8 @@ from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteChunk, s
 from smq_storage.chunks.info_codec import decode_info_json, encode_info
 
 KINDS = ["rows", "rows", "reference", "rows", "reference", "reference", "rows"]
+# Batches of three rows: the two before the first reference share a chunk.
 CHUNKS = [(0, 6), (6, 9), (9, 12), (12, 15), (15, 18), (18, 21)]
-"""Batches of three rows: the two before the first reference share a chunk."""
 
 
 def reference(sequence: int) -> Reference:

@@ -43,7 +43,7 @@ class GroupBench:
 
     @asynccontextmanager
     async def serving(self, seconds: float = EXPIRED) -> AsyncIterator[None]:
-        """A new leader, which knows after so many seconds who is a member."""
+        """A new leader, which knows after ``seconds`` who is a member."""
         self.leader = LeaderInMemory(self.platform, self.fleet, self.store)
         async with running_leader(self.leader):
             await wait_until(lambda: TOPIC in self.leader.topics and self.leader.topics[TOPIC].is_stable)

@@ -20,8 +20,8 @@ from support.virtual_time import VirtualEvent, pause_process, virtual_time
 from support.waiting import wait_until
 
 TOPIC, GROUP = "default/t", "g"
+# Virtual seconds in which every request has to be answered; less than a member may be silent.
 GRACE = 5.0
-"""Virtual seconds in which every request has to be answered; less than a member may be silent."""
 
 
 @dataclass

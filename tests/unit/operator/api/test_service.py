@@ -26,8 +26,8 @@ from support.waiting import wait_until
 TOPIC = "default/t"
 
 
+# Messages of each segment.
 ROWS = 50
-"""Messages of each segment."""
 
 
 class OpenTopic:

@@ -28,8 +28,8 @@ from support.virtual_time import now, run_in_virtual_time
 from support.waiting import wait_until
 
 BROKERS = 4
+# Seconds. Before the next periodic list, which would hide that a change was lost.
 LONGEST = 60.0
-"""Seconds. Before the next periodic list, which would hide that a change was lost."""
 AT = ("default", "kept")
 READY = {"type": "Ready", "status": "True"}
 READY_NODE = {"status": {"conditions": [READY]}}

@@ -21,8 +21,8 @@ from support.waiting import wait_until
 
 KEPT, DELETED = "default/kept", "default/deleted"
 LONGEST = 100.0
+# The tasks of a leader that are supervised. If one of them cannot be started, the leader does not start.
 SUPERVISED = 9
-"""The tasks of a leader that are supervised. If one of them cannot be started, the leader does not start."""
 
 
 class History:

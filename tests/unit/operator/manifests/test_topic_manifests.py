@@ -22,8 +22,8 @@ from support.data.stored_segment import manifest_of_chain
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
 
 RETRY_POLICY = RetryPolicy(2.0)
+# Long after all seals: nobody waits for a broker's manifest any more.
 LATE = 100_000_000
-"""Long after all seals: nobody waits for a broker's manifest any more."""
 
 
 class Leader:

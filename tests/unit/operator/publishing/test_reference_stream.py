@@ -21,7 +21,7 @@ from support.processes.broker import make_segment, make_topic
 
 
 class Primary(fl.FlightServerBase):  # type: ignore[misc]
-    """Answers a stream with ``acks``, each of so many references, and then with an error."""
+    """Answers a stream with ``acks``, each of that number of references, and then with an error."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")

@@ -34,8 +34,8 @@ from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
 POLICY = RetryPolicy(1.0)
 CHUNKS = 20
 END = CHUNKS * ROWS
+# One chunk is replaced, and the others are deleted.
 WRITES = CHUNKS
-"""One chunk is replaced, and the others are deleted."""
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from support.data.stored_segment import SEGMENT, TOPIC, UID, CountingStore, mani
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
+# Rows of a row group in these tests.
 GROUP = 10
-"""Rows of a row group in these tests."""
 
 
 @pytest.fixture

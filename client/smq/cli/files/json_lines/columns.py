@@ -39,8 +39,8 @@ from smq_storage.chunks.column_types import arrow_type, plain_type
 
 _DECODER = LineDecoder(Decimal, float)
 _LINE = re.compile(rb"^[ \t\r]*\{", re.MULTILINE)
+# A line that begins otherwise than an object.
 _OTHER_LINE = re.compile(rb"^[ \t\r]*[^ \t\r\n{]", re.MULTILINE)
-"""A line that begins otherwise than an object."""
 _READ_AS_TEXT = ("date", "time")
 
 

@@ -17,8 +17,8 @@ from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 TOPIC_FIELD = "_topic"
+# Fields of `smq consume --meta` that every message gets anew; they are ignored in the input.
 POSITION_FIELDS = (TOPIC_FIELD, "_segment", "_offset", "partition", "appended")
-"""Fields of `smq consume --meta` that every message gets anew; they are ignored in the input."""
 
 Headers = list[tuple[str, bytes | None]]
 

@@ -20,8 +20,8 @@ from smq_core.errors import InvalidRequest
 from smq_storage.chunks.column_types import with_leaves
 from smq_storage.chunks.python_times import python_values
 
+# What the name of a field ends in whose bytes are base64.
 BASE64 = "_base64"
-"""What the name of a field ends in whose bytes are base64."""
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:

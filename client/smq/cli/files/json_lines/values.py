@@ -17,8 +17,8 @@ from smq.cli.files.json_lines.fields import InvalidField, JsonObject, from_base6
 from smq.cli.files.json_lines.rows import BASE64
 from smq.producing.encoding.exact_cast import kind_of
 
+# Makes bytes of their text in JSON. Raises InvalidField.
 OfBytes = Callable[[Any], bytes | None]
-"""Makes bytes of their text in JSON. Raises InvalidField."""
 
 _MAX_INTEGER_DIGITS = 20
 _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
