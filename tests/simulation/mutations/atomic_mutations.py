@@ -8,9 +8,12 @@ from typing import Any
 from unittest.mock import ANY
 
 from simulation.mutations.mutation_table import MutationTable, Patch
+from smq.producing import atomic_publisher
+from smq.producing.atomic_publisher import AtomicPublisher, _ClaimedApp
 from smq_core.model import atomic_publish
 from smq_core.model.atomic_publish import AtomicPublishes, CommitResult, LayoutMark
 from smq_core.producing import roll_forward, tried_segments
+from smq_operator.api import publishes
 from smq_operator.publishing import kept_files
 from smq_operator.publishing import tried_segments as operator_reads
 from support.sim.leaders import publish_completer
@@ -68,7 +71,7 @@ def publish_for_any_owner(patch: Patch) -> None:
         state = document.app(app)
         return original(document, app, state.owner if state is not None else owner, *more)
 
-    patch.setattr(publish_completer, "commit_version", commit_version)
+    patch.setattr(publishes, "commit_version", commit_version)
 
 
 @mutation
@@ -83,7 +86,7 @@ def begin_before_the_last_version_is_complete(patch: Patch) -> None:
         free = replace(document, apps=tuple(replace(it, unfinished=None) for it in document.apps))
         return original(free, app, owner, version, *more)
 
-    patch.setattr(publish_completer, "commit_version", commit_version)
+    patch.setattr(publishes, "commit_version", commit_version)
 
 
 @mutation
@@ -98,7 +101,7 @@ def publish_a_version_again(patch: Patch) -> None:
         older = replace(document, apps=tuple(replace(it, version=version - 1) for it in document.apps))
         return original(older, app, owner, version, *more)
 
-    patch.setattr(publish_completer, "commit_version", commit_version)
+    patch.setattr(publishes, "commit_version", commit_version)
 
 
 @mutation
@@ -111,7 +114,7 @@ def write_all_epochs_alike(patch: Patch) -> None:
         apps = tuple(replace(it, epoch=1) if it.epoch else it for it in found.apps)
         return (found if found is document else replace(found, apps=apps)), result
 
-    patch.setattr(publish_completer, "commit_version", commit_version)
+    patch.setattr(publishes, "commit_version", commit_version)
 
 
 @mutation
@@ -162,3 +165,15 @@ def complete_whatever_is_unfinished(patch: Patch) -> None:
         return atomic_publish.complete_version(document, app, state.epoch if state is not None else epoch, now)
 
     patch.setattr(publish_completer, "complete_version", complete_version)
+
+
+@mutation
+def count_up_from_what_the_client_knows(patch: Patch) -> None:
+    """A client asks the leader for the last version each time."""
+
+    def last_version(self: AtomicPublisher, view: Any, app: str, timeout: float) -> int | None:
+        claimed = _ClaimedApp(view.snapshot.topic.uid, app, self._owner)
+        version = self._claim(view, claimed, False, atomic_publisher.time.monotonic() + timeout)
+        return version if version >= 0 else None
+
+    patch.setattr(AtomicPublisher, "last_version", last_version)

@@ -13,6 +13,8 @@ from smq_core.reconcile.seal_planner import ManualRequest
 from support.sim.filer.chunk_chain import PUBLISHES
 
 if TYPE_CHECKING:
+    from smq.delivery import AtomicReceipt
+    from support.sim.clients.atomic_publishes import SimulatedPublisher
     from support.sim.histories.atomic import AtomicHistory
 
 
@@ -35,6 +37,30 @@ class PublishChecker:
 
     def requested(self, request: str, owner: str) -> None:
         self._requests[request] = owner
+
+    def was_fenced(self, app: str, owner: str) -> None:
+        """A program was told that another one publishes for the app."""
+        self.fenced += 1
+        state = self._document.app(app)
+        if state is None or state.owner == owner:
+            self._history.checker.must([Violation(2, app, f"{owner} is fenced, and nobody else has claimed the app")])
+
+    def returned(self, program: SimulatedPublisher, receipt: AtomicReceipt, messages: Sequence[Message]) -> None:
+        """A call of the client has returned this for these rows.
+
+        A program that counts up from the last version publishes each one itself, so its rows are never dropped.
+        """
+        must, app, version = self._history.checker.must, receipt.app, receipt.version
+        already = receipt.already_published
+        self.results[CommitResult.ALREADY_PUBLISHED if already else CommitResult.COMMITTED] += 1
+        state = self._document.app(app)
+        if state is None or state.version is None or state.version < receipt.last_version or state.version < version:
+            must([Violation(2, app, f"{receipt} is returned, and the app has {state}")])
+        elif state.version == version and state.unfinished is not None:
+            must([Violation(2, app, f"{receipt} is returned before version {version} is complete")])
+        dropped = set(messages) - set(self.committed.get((app, version), ()))
+        if dropped and (program.counts_up or not already):
+            must([Violation(2, app, f"{receipt} is returned to {program.name}, and {dropped} are dropped")])
 
     def uploaded(self, name: str, rows: tuple[Message, ...]) -> None:
         self._uploads[name] = rows

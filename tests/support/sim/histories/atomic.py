@@ -3,6 +3,7 @@
 Publishers and the leaders' processes that complete publishes die between any two steps. A leader is also paused in the
 middle of rolling forward, so that another one takes over and it goes on later. An app gets a second owner while the
 first still runs, and segments are split more often than elsewhere. In many histories retention removes sealed segments.
+The service of the leaders and the publisher of the clients are the product's own code.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import uuid
 from collections.abc import Iterable, MutableMapping
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from smq.producing import atomic_publisher
+from smq_operator.api import publishes
 from smq_operator.cleanup import retention
 from smq_operator.publishing import kept_files, tried_segments
 from support.sim.checks.end_state import final_log
@@ -27,13 +31,15 @@ from support.sim.filer.blocking_store import BlockingChain
 from support.sim.histories import protocol
 from support.sim.histories.protocol import HistoryFailure
 from support.sim.histories.references import ReferenceHistory
-from support.sim.leaders.publish_completer import STEPS, SimulatedCompleter, kept_uploads
+from support.sim.leaders.publish_completer import STEPS, SimulatedCompleter, check_upload, kept_uploads
 from support.sim.leaders.sealed_removal import SealedSegmentRemoval
 
 ADDRESSES = ("completer-0", "completer-1")
 APPS = ("app-a", "app-b")
 # A file that was checked before a commit is still there when a paused leader writes it.
 LONGEST_PAUSE = 8 * SECOND
+# The share of apps whose programs count up from the last version.
+COUNTED_SHARE = 0.4
 STEP_WEIGHTS = (4, 2, 2)
 # The share of histories in which retention removes sealed segments.
 REMOVAL_SHARE = 0.6
@@ -52,6 +58,9 @@ class AtomicHistory(ReferenceHistory):
         self.references.kept_uploads = partial(kept_uploads, history=self)
         self.completers = {address: SimulatedCompleter(self, address) for address in ADDRESSES}
         self.publishers: list[SimulatedPublisher] = []
+        self.counted_apps = {
+            app for app in APPS if Random(f"last versions of {app} in {seed}").random() < COUNTED_SHARE
+        }
         for app in APPS[: self.dice.choice([1, 2])]:
             self._start_publisher(app, 0, self.dice.randint(2, 8))
         for _ in range(self.dice.randint(0, 10)):
@@ -68,6 +77,8 @@ class AtomicHistory(ReferenceHistory):
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
             patch.object(retention, "ChunkChain", BlockingChain),
             patch.object(tried_segments, "ChunkChain", BlockingChain),
+            patch.object(publishes, "check_file", check_upload),
+            patch.object(atomic_publisher, "time", SimpleNamespace(monotonic=lambda: self.world.now / SECOND)),
         ):
             try:
                 super().run()

@@ -6,8 +6,10 @@ and goes on, and this one continues later with what it knew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import InvalidRequest, SegmentSealed, SmqError, Unavailable
@@ -17,18 +19,19 @@ from smq_core.model.atomic_publish import (
     AtomicFile,
     AtomicPublish,
     AtomicPublishes,
-    CommitResult,
-    LayoutMark,
-    claim_app,
-    commit_version,
     complete_version,
 )
-from smq_core.model.entities import Segment
+from smq_core.model.entities import Segment, Topic
 from smq_core.producing import roll_forward
 from smq_core.producing.roll_forward import FilePartitions, RowRange
 from smq_core.replica.log_entries import BatchId
 from smq_core.replica.producer_sessions import OpenedProducer
+from smq_operator.api.publishes import PublishService
 from smq_operator.publishing.tried_segments import ReadSegments, last_sequence_before_forgotten, read_tried_segments
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.store_pool import StorePool
+from smq_storage.catalog import paths
+from smq_storage.object_store.results import ObjectMissing
 from support.sim.brokers.hosted_segment import incoming
 from support.sim.clients import uploads
 from support.sim.clients.atomic_publishes import upload
@@ -59,6 +62,15 @@ class SimulatedCompleter:
         self.pause_before = ""
         self._filer: Any = BlockingStore(history.store, self.process)
         self._loop = VirtualLoop(self.process)
+        self._service = PublishService(
+            Readiness(),
+            _OneTopic(history),  # type: ignore[arg-type]
+            _Progress(),  # type: ignore[arg-type]
+            StorePool(self._filer, None),
+            lambda: history.world.now,
+            self._filer.retry_policy(3.0),
+            uploads.MAX_AGE,
+        )
         self._acked: dict[tuple[str, int], set[int]] = {}
         self._sequences: dict[tuple[str, int], dict[int, int]] = {}
         self._copies: dict[str, AtomicFile] = {}
@@ -68,43 +80,11 @@ class SimulatedCompleter:
 
     # ---- requests
 
-    def on_claim(self, app: str, owner: str) -> Steps:
-        world = self.history.world
+    def on_claim_app(self, request: Any) -> Steps:
+        return (yield self._loop.start(_unwrapped(PublishService.ClaimApp)(self._service, request)))
 
-        def claimed(document: AtomicPublishes) -> Steps:
-            return claim_app(document, app, owner, world.unique("producer"), world.now)
-            yield
-
-        yield from self._change(claimed)
-
-    def on_commit(self, app: str, owner: str, version: int, request: str, files: Sequence[AtomicFile]) -> Steps:
-        """What became of the version; None while it is not complete."""
-        result = CommitResult.COMMITTED
-
-        def committed(document: AtomicPublishes) -> Steps:
-            nonlocal result
-            changed, result = commit_version(
-                document, app, owner, version, request, files, LayoutMark(0, (), 0), self.history.world.now
-            )
-            if changed is document:
-                return document
-            yield from self._check(files)
-            layout = yield from self._get(LAYOUT)
-            mark = LayoutMark.of(layout)
-            changed, result = commit_version(
-                document, app, owner, version, request, files, mark, self.history.world.now
-            )
-            return changed
-
-        document = yield from self._change(committed)
-        state = document.app(app)
-        return None if state is not None and state.unfinished is not None else result
-
-    def _check(self, files: Sequence[AtomicFile]) -> Steps:
-        for file in files:
-            found = yield from self._get(FOLDER + file.upload)
-            if uploads.is_too_old(found, self.history.world.now):
-                raise InvalidRequest(f"{file.upload} is too old")
+    def on_publish_atomically(self, request: Any) -> Steps:
+        return (yield self._loop.start(_unwrapped(PublishService.PublishAtomically)(self._service, request)))
 
     def _change(self, change: Callable[[AtomicPublishes], Steps]) -> Steps:
         history = self.history
@@ -261,6 +241,45 @@ class SimulatedCompleter:
         self.process.after(STREAM_TIMEOUT, lambda: done.fail(Unavailable("no acks in time")))
         done.then(lambda _: stream.leave())
         return done
+
+
+class _OneTopic:
+    """The topics of a leader that knows the layout."""
+
+    def __init__(self, history: AtomicHistory) -> None:
+        self._history = history
+
+    def topic(self, name: str) -> Any:
+        history = self._history
+        return SimpleNamespace(name=name, topic=history.topic, layout=history.store.truth(LAYOUT))
+
+
+class _Progress:
+    """The completer as the service sees it."""
+
+    problems: Mapping[tuple[str, str], str] = MappingProxyType({})
+
+    def committed(self, topic: Topic) -> None:
+        """The completer looks for commits all the time."""
+
+    async def wait_for_progress(self, timeout: float) -> None:
+        await asyncio.sleep(min(timeout, 0.1))
+
+
+def _unwrapped(handler: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The handler without the conversion of its errors to those of gRPC."""
+    inner: Callable[..., Coroutine[Any, Any, Any]] = handler.__wrapped__
+    return inner
+
+
+def check_upload(store: Any, topic: Topic, file: AtomicFile, schema: object, filer_now: int, max_age: int) -> None:
+    """Stands in for ``check_file``, since uploads are no Parquet files here."""
+    try:
+        found = store.get(f"{paths.uploads_folder(topic.uid)}/{file.upload}")
+    except ObjectMissing:
+        raise Unavailable(f"the store does not return {file.upload}") from None
+    if uploads.is_too_old(found.data, filer_now):
+        raise InvalidRequest(f"{file.upload} is too old")
 
 
 def kept_uploads(process: Process, history: AtomicHistory) -> Steps:
