@@ -30,6 +30,17 @@ TEST_ABSENCE = "tests/unit/storage/test_absence.py"
 
 MUTATIONS = (
     Mutation(
+        "verify_a_topic_without_its_layout",
+        "A topic that has messages and no layout has a problem.",
+        "storage/smq_storage/verification/topic_files.py",
+        "if layout is None and (index.entries or self._has_chunks(topic)):",
+        "if False:",
+        (
+            "tests/unit/storage/verification/test_topic_files.py::"
+            "test_a_layout_that_is_missing_is_a_problem_unless_the_topic_is_being_created",
+        ),
+    ),
+    Mutation(
         "accept_fields_that_differ_in_case_only",
         "Readers of Parquet take such names for one.",
         "storage/smq_storage/chunks/column_types.py",

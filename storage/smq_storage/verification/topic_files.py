@@ -42,6 +42,11 @@ class TopicFiles:
             yield FileProblem.of(error, paths.topic_folder(topic.name, topic.uid))
             return
         layout = found[0] if found is not None else None
+        if layout is None and (index.entries or self._has_chunks(topic)):
+            yield FileProblem(
+                paths.layout(topic.name, topic.uid),
+                "is missing, so nobody knows which segments are open: `smq topic recover` writes it anew",
+            )
         columns = TopicColumns(topic, layout)
         absences = SuspectedAbsences(self._store)
         uploads = ReferencedUploads(self._store, topic.uid, absences, rows=self._rows)
@@ -67,6 +72,11 @@ class TopicFiles:
         if topic is None:
             raise UnknownTopic(f"there is no topic {self._name} in {self._store!r}", topic=self._name)
         return topic
+
+    def _has_chunks(self, topic: Topic) -> bool:
+        """Whether there is a file of messages. A topic that is being created has no layout either, but no messages."""
+        folder = paths.topic_folder(topic.name, topic.uid)
+        return any(found.path.endswith(".parquet") for found in self._store.list(folder))
 
     def _current(self, topic: Topic, segment: ExpectedSegment) -> ExpectedSegment:
         """The segment with the manifest that the index names now."""

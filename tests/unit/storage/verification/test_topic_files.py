@@ -104,6 +104,25 @@ def test_a_whole_topic_has_no_problem(stored: StoredTopic, rows: bool) -> None:
     assert (files.segments, files.files, files.messages) == (3, 2 * 3 + 2, 2 * END + 8)
 
 
+@pytest.mark.parametrize("is_sealed", [True, False], ids=["sealed and open segments", "an open segment alone"])
+def test_a_layout_that_is_missing_is_a_problem_unless_the_topic_is_being_created(
+    stored: StoredTopic, is_sealed: bool
+) -> None:
+    layout = paths.layout(stored.topic.name, stored.topic.uid)
+    stored.store.delete(layout)
+    if not is_sealed:
+        stored.store.delete(stored.page)
+        for segment in (SEALED, segment_name(1)):
+            for found in list(stored.store.list(paths.segment_folder(stored.topic.name, stored.topic.uid, segment))):
+                stored.store.delete(found.path)
+    ((path, what), *_) = stored.problems()
+    assert path == layout and "is missing" in what and "smq topic recover" in what
+    for found in list(stored.store.list(paths.topic_folder(stored.topic.name, stored.topic.uid))):
+        if found.path.endswith(".parquet") or found.path == stored.page:
+            stored.store.delete(found.path)
+    assert stored.problems() == []
+
+
 def wrong_end(page: IndexPage) -> IndexPage:
     return replace(page, entries=(page.entries[0], replace(page.entries[1], end=END + 1)))
 
