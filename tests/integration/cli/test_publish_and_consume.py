@@ -236,6 +236,31 @@ def test_new_messages_come_as_they_are_published_and_sigterm_ends_it(leader: str
     eventually(lambda: smq("group", "list", topic, leader=leader).column("MEMBERS") == ["0"], what="it has left")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_ends_a_publish_that_waits_and_it_says_how_many_are_in(
+    leader: str, topic: str, number: signal.Signals
+) -> None:
+    publish = subprocess.Popen(
+        [*SMQ, "publish", topic],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(leader),
+        text=True,
+    )
+    try:
+        assert publish.stdin is not None
+        publish.stdin.write("first\nsecond\n")
+        publish.stdin.flush()  # and no end of the input, for which it waits
+        eventually(lambda: smq("consume", topic, "-e", "--from", "earliest", leader=leader).out == "first\nsecond\n")
+        publish.send_signal(number)
+        _, errors = publish.communicate(timeout=HANG_GUARD)
+        assert publish.returncode == 128 + number
+        assert "2 messages" in errors and "--skip 2" in errors, errors
+    finally:
+        publish.kill()
+        publish.wait()
+
+
 @pytest.mark.parametrize("time", ["yesterday", "12"])
 def test_a_time_that_is_none_is_refused(leader: str, topic: str, time: str) -> None:
     ran = smq("consume", topic, "--from", time, leader=leader)
