@@ -65,8 +65,11 @@ class ProducerChecker:
         the successors of one that another broker has sealed meanwhile.
         """
         self._found_removed.setdefault(name, set()).add(removed)
-        if not self._was_inherited(name):
-            self._checker.must([inv.Violation(9, name, f"{removed} was removed before {name} had read its seal")])
+        before = self._checker.predecessors
+        waiting = [it for it in self._delegating(name) if removed in before[it] and not self._was_inherited(it)]
+        if waiting:
+            words = f"{removed} was removed before {', '.join(waiting)} had read its seal"
+            self._checker.must([inv.Violation(9, name, words)])
 
     def _was_inherited(self, name: str) -> bool:
         """Whether what the segment inherits was read, by its primary or by those after it, because it ended empty."""
