@@ -39,7 +39,7 @@ from support.processes.broker import make_topic  # noqa: E402
 from support.virtual_time import run_in_virtual_time  # noqa: E402
 
 SEGMENTS = 100
-# So many are run, and their requests are scaled: segments do not depend on each other.
+# This number of segments is run, and their requests are scaled: segments do not depend on each other.
 SIMULATED = 10
 INTERVAL, MAX_INTERVAL = 10 * SECOND, 120 * SECOND
 LEADER_SECONDS = 590

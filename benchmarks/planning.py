@@ -1,6 +1,6 @@
 """Measures how a read of a sealed segment with many chunks is planned: by its manifest, and by its chunk chain.
 
-``python -m benchmarks.planning --chunks 10000`` writes such a segment into a SeaweedFS of its own. A plan has
+``python -m benchmarks.planning --chunks 10000`` writes such a segment into a separate SeaweedFS. A plan has
 each file's path, offsets, size, etag and bounds. Layout and index are read before in both cases, so they do not count.
 """
 

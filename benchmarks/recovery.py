@@ -1,7 +1,7 @@
 """Measures how a broker recovers a journal: it scans the files when it starts, and decodes a segment when it is sealed.
 
 ``python -m benchmarks.recovery`` writes journals of 1 GiB, with records of several sizes, into a temporary folder. A
-record is one replication message: a small batch of a producer has one of its own.
+record is one replication message: each small batch of a producer has its own.
 """
 
 from __future__ import annotations

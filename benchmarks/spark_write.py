@@ -45,7 +45,7 @@ WARM_BATCHES, BATCHES = 15, 40
 MESSAGES_PER_SECOND = 1000
 CHUNK_ROWS, CHUNKS, CHUNK_SEGMENTS = 100, 10_000, 8
 CHUNK_SECONDS = 0.05
-# So long the CPU of idle brokers is measured.
+# How long the CPU of idle brokers is measured.
 IDLE_SECONDS = 20.0
 
 # Milliseconds by the steps of a micro-batch, as Spark names them.

@@ -1,4 +1,4 @@
-"""The demo's side of its stream on Spark, which runs as a process of its own."""
+"""The demo's side of its stream on Spark, which runs as a separate process."""
 
 from __future__ import annotations
 

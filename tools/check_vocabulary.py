@@ -1,8 +1,8 @@
 """Find identifiers that use a retired word: ``python tools/check_vocabulary.py [FILE …]``.
 
 The glossary gives each thing one name. A word that such a name has replaced must not come back as a module, class,
-function, field, parameter, variable, metric, flag, condition, log event or log field, nor in the ``.proto`` files, the
-CRDs and the chart. Prose and messages are not checked.
+function, field, parameter, variable, metric, flag, condition, log event or log field. Nor must it come back in the
+``.proto`` files, the CRDs and the chart. Prose and messages are not checked.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def group_of_50(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
 
 
 def _deliver(cluster: BenchmarkCluster, topic: str, consumers: list[int], seconds: int, *words: object) -> Measurement:
-    """So many consumers in each process. What is sent while they begin does not count."""
+    """``consumers`` has the number of consumers for each process. What is sent while they begin does not count."""
     warm_up = 6
     with tempfile.TemporaryDirectory() as folder:
         go = Path(folder) / "go"

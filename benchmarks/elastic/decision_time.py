@@ -36,7 +36,7 @@ class DecisionTime:
 
 
 def brokers(count: int) -> dict[str, BrokerView]:
-    """So many brokers in three zones, each on its own node, equally loaded."""
+    """``count`` brokers in three zones, each on its own node, equally loaded."""
     return {
         f"i{n}": BrokerView(Replica(f"b{n}", f"i{n}", f"h{n}:1"), node=f"n{n}", zone=f"z{n % 3}", segments=60)
         for n in range(count)
@@ -146,7 +146,7 @@ def activating(segments: int, of_brokers: int, share: int) -> Callable[[], str]:
 
 
 def many(topics: int, segments: int, of_brokers: int) -> Callable[[], str]:
-    """So many topics of a few segments each: one round over all."""
+    """``topics`` topics of ``segments`` segments each: one round over all."""
     views = brokers(of_brokers)
     there = [b.replica for b in views.values()]
     leaders = [leader_of(f"default/t{n}", segments, 1024, there[n % 400 :] + there[: n % 400]) for n in range(topics)]

@@ -48,11 +48,11 @@ class Pravega:
     (``SegmentAggregates.java``). Each segment reports them every 2 minutes (``SegmentStatsRecorderImpl.java``). Nothing
     is asked for in a segment's first 10 minutes (``autoScale.cooldown.time.seconds``), nor the same thing again within
     10 minutes (``autoScale.mute.time.seconds``; ``AutoScalerConfig.java``). A split is asked for when the 2-minute rate
-    exceeds 5 times the target, the 5-minute rate twice, or the 10-minute rate once; into rate / target parts, at least
-    2 (``AutoScaleProcessor.java``), at most the policy's ``scaleFactor``, all equally wide (``AutoScaleTask.java``).
-    A segment is cold for 10 minutes when all rates are below the target and the 20-minute rate is below half of it; it
-    is merged with those of its two neighbours that are cold too. The same rules in words: the Javadoc of
-    ``io.pravega.client.stream.ScalingPolicy.byEventRate``. All files: github.com/pravega/pravega.
+    exceeds 5 times the target, the 5-minute rate twice, or the 10-minute rate once. It makes rate / target parts, at
+    least 2 (``AutoScaleProcessor.java``), at most the policy's ``scaleFactor``, all equally wide
+    (``AutoScaleTask.java``). A segment is cold for 10 minutes when all rates are below the target and the 20-minute
+    rate is below half of it. It is merged with those of its two neighbours that are cold too. The same rules in words:
+    the Javadoc of ``io.pravega.client.stream.ScalingPolicy.byEventRate``. All files: github.com/pravega/pravega.
     """
 
     TICK = 5
@@ -149,20 +149,20 @@ class Pravega:
 class Pulsar:
     """Bundle splitting of the extensible load manager (since 3.0), for a topic of as many partitions as the shape has.
 
-    A partition is a topic of its own, whose name's CRC-32 falls into a bundle of the namespace's ring; 4 bundles at
+    A partition is a separate topic, whose name's CRC-32 falls into a bundle of the namespace's ring; 4 bundles at
     first (``defaultNumberOfNamespaceBundles``). Rates are refreshed every minute (``statsUpdateFrequencyInSecs=60``),
     and bundles are looked at every minute (``loadBalancerSplitIntervalMinutes=1``). A bundle of 2 or more topics whose
     message rate, in and out, was above ``loadBalancerNamespaceBundleMaxMsgRate`` in more than 3 looks in a row
     (``loadBalancerNamespaceBundleSplitConditionHitCountThreshold=3``) is split in the middle
-    (``defaultNamespaceBundleSplitAlgorithm=range_equally_divide``), at most 10 a minute
-    (``loadBalancerMaxNumberOfBundlesToSplitPerCycle``) and up to 128 bundles (``loadBalancerNamespaceMaximumBundles``).
+    (``defaultNamespaceBundleSplitAlgorithm=range_equally_divide``). At most 10 are split a minute
+    (``loadBalancerMaxNumberOfBundlesToSplitPerCycle``), up to 128 bundles (``loadBalancerNamespaceMaximumBundles``).
     With one reader the limit is set to twice the target. Bundles are never merged. (``conf/broker.conf``,
     ``DefaultNamespaceBundleSplitStrategyImpl.java``, github.com/apache/pulsar; pulsar.apache.org/docs, "Load balance
     across brokers".) The older, still default manager decides by an average over up to 1,000 samples: later than this.
 
-    Bundles move between brokers (``TransferShedder.java``): when the deviation of the brokers' loads (with 0.9 of
-    the history) is above 0.25 in more than 3 looks in a row, up to 3 times half the difference between the fullest and
-    the emptiest broker is moved, then 3 minutes nothing (``loadBalanceSheddingDelayInSeconds=180``).
+    Bundles move between brokers (``TransferShedder.java``) when the deviation of the brokers' loads (with 0.9 of the
+    history) is above 0.25 in more than 3 looks in a row. Up to 3 times half the difference between the fullest and the
+    emptiest broker is moved, then 3 minutes nothing (``loadBalanceSheddingDelayInSeconds=180``).
     """
 
     LOOK = 60

@@ -1,4 +1,4 @@
-"""Runs a load in a process of its own, so that its CPU time is separate and the harness does not slow it down."""
+"""Runs a load in a separate process, so that its CPU time is separate and the harness does not slow it down."""
 
 from __future__ import annotations
 

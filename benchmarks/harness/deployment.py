@@ -47,7 +47,7 @@ class _Pod:
 
 
 class ProcessDeployment:
-    """A context manager: ``count`` broker processes with the cluster's leader, which has none of its own."""
+    """A context manager: ``count`` broker processes with the cluster's leader, which has no brokers itself."""
 
     def __init__(self, cluster: BenchmarkCluster, count: int) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Each measurement works in a folder of its own."""
+"""Each measurement works in its own folder."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def relay() -> Iterator[tuple[str, list[int]]]:
 
 
 def pusher(address: str, size: int, total: int, batch_bytes: int, window: int) -> LoadProcess:
-    """:func:`push` as a process of its own."""
+    """:func:`push` as a separate process."""
     words = ["--size", size, "--total", total, "--batch-bytes", batch_bytes, "--window", window]
     return LoadProcess([sys.executable, "-m", "benchmarks.loads.flight_relay", "push", address, *map(str, words)])
 
@@ -118,7 +118,7 @@ def push(address: str, size: int, total: int, batch_bytes: int, window: int) -> 
 
 
 def sender(address: str, size: int, rate: float, count: int) -> LoadProcess:
-    """:func:`send` as a process of its own."""
+    """:func:`send` as a separate process."""
     words = ["--size", size, "--rate", rate, "--count", count]
     return LoadProcess([sys.executable, "-m", "benchmarks.loads.flight_relay", "send", address, *map(str, words)])
 

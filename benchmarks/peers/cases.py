@@ -42,7 +42,7 @@ def relay_1k(_: None, scale: Scale) -> Measurement:
 
 
 def relay_latency(_: None, scale: Scale) -> Measurement:
-    """Each event is a batch of its own, and as many are under way as come: the relay gathers nothing."""
+    """Each event is a separate batch, and as many are under way as come: the relay gathers nothing."""
     count = scale.of(30_000, 6_000)
     result, row = _relay(lambda address: flight_relay.sender(address, 1000, 1000, count))
     return Measurement(latencies(result, row), row)
@@ -177,7 +177,7 @@ def kafka_idle(kafka: Kafka, scale: Scale) -> Measurement:
 
 
 def kafka_failover(kafka: Kafka, scale: Scale) -> Measurement:
-    """Three nodes of their own, three replicas of which two must have a record, so that any one may be killed."""
+    """Three separate nodes, three replicas of which two must have a record, so that any one may be killed."""
     rate, kills, every = 5_000, scale.of(3, 1), 25.0
     count = int(rate * every * (kills + 1))
     with Kafka(kafka.folder.with_name("kafka-failover"), brokers=3) as own:

@@ -416,8 +416,8 @@ class Admin:
 
         to: ``earliest``, ``latest``, a time (the first messages that were appended at or after it; UTC without a zone),
             or positions ``{segment: next offset}``. Segments without a position are read from their beginning.
-        by: instead of ``to``, this number of messages on in each segment that the group reads now; negative is back;
-            at most to the segment's beginning or end.
+        by: instead of ``to``, this number of messages on in each segment that the group reads now. Negative is back.
+            At most to the segment's beginning or end.
         create: the group may be new.
         dry_run: only check, and return what would change.
 

@@ -17,7 +17,7 @@ from smq_storage.chunks.python_times import python_values
 from smq_storage.chunks.schemas import RESERVED, has_plain_messages
 from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values
 
-# A batch may have a million rows. So many of them are Python objects at a time while it is iterated.
+# A batch may have a million rows. At most this number of them are Python objects at a time while it is iterated.
 ROWS_AT_ONCE = 1024
 DECIMAL128_DIGITS = 38
 

@@ -171,8 +171,8 @@ class Client:
             producer gets a random one, and fences nobody. docs/producers.md says what an id promises, and for how long.
         epoch: takes this epoch of ``producer_id`` in place of the next one. Refused if another process has taken it
             or a later one. For programs that count their starts themselves.
-        max_inline_bytes: on a topic without a schema, ``send`` uploads the value of a larger message to the filer as an
-            object of its own (docs/producers.md). None means as much as a broker takes in one batch, about 16 MiB.
+        max_inline_bytes: on a topic without a schema, ``send`` uploads the value of a larger message to the filer as a
+            separate object (docs/producers.md). None means as much as a broker takes in one batch, about 16 MiB.
 
         Raises UnknownTopic, Unavailable, InvalidRequest, ProducerFenced.
         """
@@ -361,7 +361,7 @@ class Client:
 
         app: names the program whose versions are counted, up to 128 characters.
         version: 0 or more, and higher than the app's last one; gaps are allowed. For one that is not higher the receipt
-            says ``already_published``, and the rows of this call are dropped, with a warning in the log if this client
+            says ``already_published``, and the rows of this call are dropped. The log has a warning then if this client
             has not published that version itself.
         files, table, key: one of the two, as in :meth:`smq.Producer.publish_files` and :meth:`smq.Producer.write`. They
             are uploaded first, as there.

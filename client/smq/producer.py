@@ -174,8 +174,8 @@ class Producer:
 
         A pyarrow table, or a frame of pandas or Polars, as ``value`` is sent as by :meth:`write`.
 
-        On a topic without a schema, the value of a message above ``max_inline_bytes`` is uploaded to the filer as an
-        object of its own, up to 1 GiB, and the message refers to it. The order of each key is the same. If the upload
+        On a topic without a schema, the value of a message above ``max_inline_bytes`` is uploaded to the filer as a
+        separate object, up to 1 GiB, and the message refers to it. The order of each key is the same. If the upload
         fails, so does the delivery, with StoreUnavailable (StoreDenied if the filer refuses the credentials), and the
         producer goes on.
 
@@ -291,7 +291,7 @@ class Producer:
     ) -> DeliveryState:
         """Sends a message whose value is uploaded, and whose bytes are reserved.
 
-        It is a batch of its own, so that the ones before do not wait.
+        It is a separate batch, so that the ones before do not wait.
         """
         one = BatchBuilder(encoder, DeliveryState(1, self._engine.lock), time.monotonic())
         pending = one.large_value = self._large_values.prepare(value)
@@ -320,7 +320,7 @@ class Producer:
         by bit. If not all of it can be sent, raises PartlySent, with the delivery of its first rows.
 
         The table is a pyarrow Table or RecordBatch, a frame of pandas or Polars, or any object with the Arrow PyCapsule
-        interface (``__arrow_c_stream__`` or ``__arrow_c_array__``). pandas has NaN for null in columns of floats; they
+        interface (``__arrow_c_stream__`` or ``__arrow_c_array__``). In columns of floats pandas has NaN for null; they
         are null here. The index of its frame is a column if it has a name, and is left out otherwise.
 
         A topic without a schema has the columns ``key``, ``value``, ``headers`` and ``timestamp``; a topic with a

@@ -47,7 +47,7 @@ class TopicPattern:
 class TopicsConsumer:
     """Made by :meth:`smq.Client.consumer` with several topics. For one thread at a time: iterate it or call ``poll``.
 
-    Each topic is read as by a :class:`smq.Consumer` of its own, which ``consumer[topic]`` returns, for example to seek.
+    Each topic is read as by a separate :class:`smq.Consumer`, which ``consumer[topic]`` returns, for example to seek.
     The topics take turns. :attr:`smq.Batch.topic` says which one a batch is from. With a pattern, a topic that is made
     later is read within ten seconds, and one that is deleted leaves.
     """

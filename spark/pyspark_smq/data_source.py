@@ -1,6 +1,6 @@
 """The data source ``smq``: what Spark finds, and from which it makes readers and writers.
 
-Spark calls each method in a Python process of its own, so that nothing is kept between two calls. Readers and writers
+Spark calls each method in a separate Python process, so that nothing is kept between two calls. Readers and writers
 are imported on use: a process of an executor loads only what it runs.
 """
 

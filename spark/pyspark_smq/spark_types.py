@@ -215,7 +215,7 @@ def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _list_offsets(column: pa.ListArray) -> pa.Array:
-    """The offsets into ``values``, without an offset of their own, as a mask needs them."""
+    """The offsets into ``values``, as an array whose own offset is 0: a mask needs them so."""
     offsets = column.offsets
     if offsets.offset == 0:
         return offsets

@@ -1,7 +1,7 @@
 """Reads a topic's Parquet files in the filer, and writes down what is in them as a reader does.
 
 ``chunk_reader.py ENDPOINT ROOT FOLDER``; ROOT is the topic's folder of one uid, ``bucket/…/topic/uid``. It shares no
-code with the product. It relies only on the format: a segment is a folder of Parquet files named by their first offset,
+code with the product. It relies only on the format. A segment is a folder of Parquet files named by their first offset,
 a segment's number is the end of its name, and a successor's number is higher than its predecessors'.
 """
 

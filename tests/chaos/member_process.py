@@ -1,4 +1,4 @@
-"""A member of a consumer group as a process of its own. It writes down what it is given and what it commits.
+"""A member of a consumer group as a separate process. It writes down what it is given and what it commits.
 
 ``member_process.py LEADER TOPIC GROUP NAME FOLDER``. It commits what it was given after each fourth batch or second.
 """

@@ -1,4 +1,4 @@
-"""A consumer of the whole topic as a process of its own. It writes down what it is given and told, until SIGTERM.
+"""A consumer of the whole topic as a separate process. It writes down what it is given and told, until SIGTERM.
 
 ``reader_process.py LEADER TOPIC NAME FOLDER``
 """

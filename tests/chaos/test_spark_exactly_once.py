@@ -18,7 +18,7 @@ from support.spark.copying import Copying
 
 pytestmark = pytest.mark.chaos
 
-# Speculation and executors of their own need more than local mode.
+# Speculation and separate executors need more than local mode.
 MASTER = "local-cluster[2,1,1024]"
 ROWS = 600
 

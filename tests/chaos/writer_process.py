@@ -1,4 +1,4 @@
-"""A producer as a process of its own: numbered messages per key until SIGTERM. It writes down each send and outcome.
+"""A producer as a separate process: numbered messages per key until SIGTERM. It writes down each send and outcome.
 
 ``writer_process.py LEADER TOPIC NAME PER_SECOND FOLDER [id]``; with ``id`` its producer id is NAME. A run that
 follows a killed one reads the earlier logs and sends what had no ack, then goes on. It exits with 3 if it was fenced.

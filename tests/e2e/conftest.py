@@ -49,7 +49,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | Ki
 
 @pytest.fixture(scope="session")
 def release(two_nodes: Cluster | KindCluster) -> Iterator[Release]:
-    """The chart, installed with a SeaweedFS of its own; every Pod is ready."""
+    """The chart, installed with its own SeaweedFS; every Pod is ready."""
     release = Release(two_nodes)
     release.install()
     yield release

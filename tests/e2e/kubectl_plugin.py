@@ -34,7 +34,7 @@ class KubectlPlugin:
 
     @contextmanager
     def running(self, output: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-        """In a process group of its own, as a shell makes one. It prints to ``output``, and ends with the block."""
+        """In a separate process group, as a shell makes one. It prints to ``output``, and ends with the block."""
         words = [*self._command, *arguments]
         with (
             output.open("w") as stdout,

@@ -47,7 +47,7 @@ def documented_settings() -> dict[str, str]:
 
 
 class SparkApplications:
-    """Drivers in a Namespace of their own, submitted by `spark-submit`."""
+    """Drivers in a separate Namespace, submitted by `spark-submit`."""
 
     def __init__(self, kube: KubeClient, folder: Path) -> None:
         self._kube = kube

@@ -1,1 +1,1 @@
-"""A package, so that those inside have names of their own: `operator` alone would hide a module of Python."""
+"""A package, so that those inside have their own names: `operator` alone would hide a module of Python."""

@@ -237,7 +237,7 @@ def test_sealers_find_the_same_outcome_wherever_they_begin(drawn: tuple[int, int
 @settings(max_examples=60, deadline=None)
 @given(drawn=histories, choice=st.integers(0, 1 << 30))
 def test_a_primary_seals_after_its_own_chunk_of_unknown_outcome(drawn: tuple[int, int, bool], choice: int) -> None:
-    """The chunk exists, although its write failed here: the primary finds it in place of its own first one."""
+    """The chunk exists, although its write failed here: the primary finds it where its own first chunk would be."""
     it = history(drawn)
     primary = it.primary
     if primary.chunk_in_flight:

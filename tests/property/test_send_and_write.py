@@ -290,7 +290,7 @@ def test_both_store_the_very_value_or_both_refuse_it(type_: str, value: object) 
     assert (single is not None) == fits(type_, value), "send stores what fits, and nothing else"
     for array in arrays_of(value):
         if "map<" in type_ and "map<" not in str(array.type):
-            continue  # what is a map for send may be a struct for Arrow, which has no maps of its own accord
+            continue  # what is a map for send may be a struct for Arrow, which makes no maps by itself
         whole = written(type_, array)
         assert (whole is not None) == (single is not None), f"write of {array.type}"
         assert whole is None or same(whole.to_pylist()[0], single.to_pylist()[0])  # type: ignore[union-attr]

@@ -44,7 +44,7 @@ PROCESS = "process.json"
 UNFINISHED_PROCESS = f"{PROCESS}.tmp"
 # The name of ``process.json`` after a segment was opened without a journal.
 NOT_WHOLE_PROCESS = "process.not-whole.json"
-# So many former incarnations without any log are kept, because their journals prove what they did not host.
+# How many former incarnations without any log are kept: their journals prove what they did not host.
 MAX_WITHOUT_LOGS = 10
 # No incarnation has a folder of this name, because a plus is quoted there.
 RECYCLED = "+recycled"

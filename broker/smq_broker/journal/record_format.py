@@ -11,9 +11,9 @@ A mark is 24 bytes (little endian)::
     u32, u64 the nonce in FILE (second field), the lengths of header and body in RECORD, zeros in END
     u64      xxh3_64 of the 16 bytes before
 
-A record is a RECORD mark, a header (the protobuf of a replication message), a body (its rows as one Arrow IPC message,
-or nothing if the header has them) and a u64 with the xxh3_64 of what is between. Zeros before the body align its
-buffers to 8 bytes. Zeros after it align the next mark to 32 bytes.
+A record is a RECORD mark, a header, a body, and a u64 with the xxh3_64 of what is between. The header is the protobuf
+of a replication message. The body is its rows as one Arrow IPC message, or nothing if the header has them. Zeros
+before the body align its buffers to 8 bytes. Zeros after it align the next mark to 32 bytes.
 
 All checksums are seeded with the nonce and the position, so former records never count.
 

@@ -26,7 +26,7 @@ from smq_storage.object_store.store import Store
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 10.0
-# So long a former incarnation whose journal is whole is reported after its last log, if it had any.
+# How long a former incarnation whose journal is whole is reported after its last log, if it had any.
 WITHOUT_LOGS_SECONDS = 600.0
 
 log = structlog.get_logger(__name__)

@@ -1,7 +1,7 @@
-"""A primary's link to one follower of a segment: over a shared stream, or over one of its own while batches are large.
+"""A primary's link to one follower of a segment: over a shared stream, or over a separate one while batches are large.
 
 Small messages of all segments share a stream, because each message costs a hundred times what its bytes do. A large one
-would hold up the others there. So a segment with much to send moves to a stream of its own, and comes back when it has
+would hold up the others there. So a segment with much to send moves to a separate stream, and comes back when it has
 sent only small messages for a while.
 """
 
@@ -19,7 +19,7 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import Unavailable
 from smq_core.model.entities import Replica
 
-# How long a segment stays on the shared stream if the threads of its own cannot be started.
+# How long a segment stays on the shared stream if its own threads cannot be started.
 RETRY_SECONDS = 1.0
 
 

@@ -12,9 +12,9 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb
 
-# A segment that has more bytes than these to send at once gets a stream of its own.
+# A segment that has more bytes than these to send at once gets its own stream.
 OWN_STREAM_BYTES = 256 << 10
-# A message of more bytes is large: it waits for nothing, and keeps its segment on a stream of its own.
+# A message of more bytes is large: it waits for nothing, and keeps its segment on a separate stream.
 #
 # It is less than ``OWN_STREAM_BYTES``, because what has gathered while a segment was sealed should not cost its
 # successor a new stream at once.

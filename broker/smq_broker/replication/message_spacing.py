@@ -2,7 +2,7 @@
 
 A message costs both brokers about 0.8 ms of CPU, whatever is in it. A single client gains nothing from waiting, because
 it sends its next batches when the last ones are acked. Batches of several clients come at any time, and each would be a
-message of its own.
+separate message.
 """
 
 from __future__ import annotations

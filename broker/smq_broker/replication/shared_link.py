@@ -24,7 +24,7 @@ class NoPart(Enum):
     NOTHING = "nothing"
     JOURNAL_BEHIND = "journal behind"
     TOO_LARGE = "too large"
-    """It has so much to send that it needs a stream of its own."""
+    """It has so much to send that it needs its own stream."""
     UNWANTED = "unwanted"
     """The segment is fenced or sealed."""
 
@@ -57,7 +57,7 @@ class SharedLink:
     """``on_fenced`` is called when the follower replies that it is fenced.
 
     ``on_death`` is called when the thread of the stream has died for good. ``on_large`` is called when the segment
-    needs a stream of its own.
+    needs its own stream.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A few messages of a topic without a schema, in lists, as they come from clients and go to followers.
 
 A broker that gets one message at a time finds little of its code in the caches, so each call of Arrow or numpy costs
-some tens of microseconds there, and a batch takes about ten of them. These messages become an Arrow batch when somebody
+some tens of microseconds there. A batch takes about ten such calls. These messages become an Arrow batch when somebody
 reads them, or when enough have come to share one.
 """
 

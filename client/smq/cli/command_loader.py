@@ -24,7 +24,7 @@ class CommandGroup(TyperGroup):
 
 
 class CommandTable(Mapping[str, Any]):
-    """Commands by name. Each is imported when it is looked up.
+    """Commands by name. Each is imported at its first use.
 
     A target is ``module:attribute``. A function there becomes a command. A ``typer.Typer`` becomes a group, or a
     command if it has one command only.

@@ -1,7 +1,7 @@
 """`kubectl smq …`: the command line through a port-forward to a release in a cluster.
 
 kubectl runs the program ``kubectl-smq`` that it finds on the PATH. It finds the release's Service, forwards a free
-local port to it, and runs `smq` with the rest of the arguments. What is not an option of its own belongs to `smq`.
+local port to it, and runs `smq` with the rest of the arguments. What is not an option of the plugin belongs to `smq`.
 """
 
 from __future__ import annotations

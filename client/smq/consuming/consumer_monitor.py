@@ -1,7 +1,7 @@
 """What runs beside a client's consumers: one thread checks their streams, others repeat what failed.
 
 A thread that wakes ten times a second costs more by its waking than by what it does then, so all consumers of a client
-share it. It never waits for anything else: a task that reads from the filer gets a thread of its own for as long as it
+share it. It never waits for anything else: a task that reads from the filer gets a separate thread for as long as it
 runs.
 """
 

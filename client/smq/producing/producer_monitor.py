@@ -18,7 +18,7 @@ from smq_core.producing.send_queue import SendQueue
 
 log = logging.getLogger(__name__)
 
-# While the producer has streams of its own.
+# While the producer has its own streams.
 CHECK_INTERVAL_SECONDS = 0.1
 
 # Otherwise only timeouts are looked for, and whether the topic was deleted.

@@ -11,7 +11,7 @@ from smq.transport.dialer import DIRECT, Dialer
 
 
 class ProducerRuntime:
-    """``outcomes`` fetches seal outcomes. ``shared_streams`` is None if each producer has streams of its own."""
+    """``outcomes`` fetches seal outcomes. ``shared_streams`` is None if each producer has its own streams."""
 
     def __init__(self, dialer: Dialer = DIRECT, *, share_streams: bool = True) -> None:
         self.timers = Timers()

@@ -125,7 +125,7 @@ class TailStream:
         head = pb.TailBatch.FromString(chunk.app_metadata.to_pybytes())
         table, nbytes, large_values = None, 0, None
         if chunk.data is not None and chunk.data.num_rows:
-            nbytes = chunk.data.get_total_buffer_size()  # a message has buffers of its own, so nothing else is in them
+            nbytes = chunk.data.get_total_buffer_size()  # a message has its own buffers, so nothing else is in them
             table = with_append_times(chunk.data, list(head.rows), list(head.appended))
             large_values = find_large_values(table)
         referenced = None

@@ -147,6 +147,6 @@ class StateLoader:
 
 
 def load_state(location: TopicLocation, store: Store | None = None, *, files_only: bool = False) -> TopicState:
-    """The state of a topic now; as ``StateLoader.load``, with connections of its own."""
+    """The state of a topic now; as ``StateLoader.load``, with separate connections."""
     with StateLoader(location, store, files_only=files_only) as loader:
         return loader.load()

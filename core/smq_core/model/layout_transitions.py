@@ -10,8 +10,8 @@ The invariant, true of every layout these functions return: the open and sealing
 * ``accept_losses`` records that an administrator lets seals go on without their replicas.
 * ``mark_deleted`` makes the last layout of a deleted topic.
 
-A pending segment can be planned away too (its broker died before it opened): it stays ``pending``, with successors
-of its own, and turns to ``sealing`` in the activation that would have opened it.
+A pending segment can be planned away too (its broker died before it opened): it stays ``pending``, with its own
+successors, and turns to ``sealing`` in the activation that would have opened it.
 """
 
 from __future__ import annotations

@@ -170,9 +170,9 @@ class Group:
     def commit(self, member: str, generation: int, positions: Mapping[str, int], epoch: str = "") -> bool:
         """Accepts a member's positions. True if any of them has to be written, or is being written.
 
-        Raises StaleGeneration, and changes nothing, if the member is unknown, if its positions are of another epoch, or
-        if it would move the position of a segment that it does not own, or that it came to own only after that
-        generation.
+        Raises StaleGeneration, and changes nothing, if the member is unknown, or if its positions are of another epoch.
+        The same happens if it would move the position of a segment that it does not own, or that it came to own only
+        after that generation.
         """
         if epoch != self.epoch:
             raise StaleGeneration(

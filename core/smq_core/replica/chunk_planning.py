@@ -13,7 +13,7 @@ MAX_LARGE_VALUES = 1000
 def entries_of_next_chunk(entries: Iterable[Entry], max_bytes: int) -> tuple[Entry, ...]:
     """The first of these contiguous entries, at least one, as many as fit into ``max_bytes``.
 
-    An entry with a reference is a chunk of its own, because its rows are in another file. So the entries before it are
+    An entry with a reference is a separate chunk, because its rows are in another file. So the entries before it are
     one chunk, and the next one begins after it. A chunk of several entries names at most ``MAX_LARGE_VALUES`` objects.
     """
     taken: list[Entry] = []

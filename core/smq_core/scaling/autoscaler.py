@@ -2,7 +2,7 @@
 
 *Pressure* is a segment's load in units of the topic's target: the largest of messages, bytes and batches per second,
 each divided by its target. A segment is split when its pressure (with a short look ahead along its slope) stays above
-1 for ``split_after``; neighbours are merged when their combined pressure stays below ``MERGE_FLOOR`` for
+1 for ``split_after``. Neighbours are merged when their combined pressure stays below ``MERGE_FLOOR`` for
 ``merge_after``, counted anew after each split and merge. The gap between the two thresholds and that wait prevent
 oscillation.
 """

@@ -2,7 +2,7 @@
 
 A histogram has n equal slices: partition ``p`` (counted from the range's start) of ``size`` is in slice
 ``p * n // size``. The load within a slice is unknown, so boundaries fall between slices. A slice with too much load
-becomes a segment of its own, whose histogram is n times finer.
+becomes a separate segment, whose histogram is n times finer.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class SegmentReach:
         """Up to which offset these living segments can have been read, by name, if less than in ``positions`` is known.
 
         A segment is left out if nobody is proved wrong: no replica says its end, the filer does not respond, or the
-        segment is being sealed, where the replica that seals it may have more than the others.
+        segment is being sealed. The replica that seals it may have more than the others.
         """
         reconciler, layout = managed.reconciler, managed.layout
         if reconciler is None or layout is None:

@@ -123,5 +123,5 @@ def _call(client: fl.FlightClient, action: str, request: Message, timeout: float
         raise _ConnectionFailed(error.message) from error
     except SmqError:
         raise
-    except Exception as error:  # the client was closed meanwhile, or Flight raised something of its own
+    except Exception as error:  # the client was closed meanwhile, or Flight raised its own error
         raise _ConnectionFailed(f"{type(error).__name__}: {error}") from error

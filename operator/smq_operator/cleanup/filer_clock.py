@@ -54,7 +54,7 @@ class ClockReading:
         return self.leader - self.filer
 
     def age(self, written_at: int, modified_at: int | None) -> int:
-        """The age of what a leader wrote at ``written_at`` of its clock, and the filer at ``modified_at`` of its own.
+        """The age of what a leader wrote at ``written_at`` of its clock, and the filer at ``modified_at`` of its clock.
 
         ``modified_at`` None: the object does not exist any more.
         """

@@ -1,7 +1,7 @@
 """Trims a topic: one pass of retention that an administrator starts, with a time in place of the topic's limits.
 
-So everything that holds for retention holds here: whole sealed segments are removed, the oldest first; both clocks must
-say that a segment is old enough; unfinished publishes, groups that have not read it, readers' pins and the grace of
+So everything that holds for retention holds here: whole sealed segments are removed, the oldest first. Both clocks must
+say that a segment is old enough. Unfinished publishes, groups that have not read it, readers' pins and the grace of
 removed files are respected.
 """
 

@@ -11,7 +11,7 @@ here is too young to be deleted.
 
 A reference that was acked is in a chunk only after the next flush, and only a replica or a journal has it until then.
 So an upload is deleted only if the primary of every segment in the layout has reported that no unwritten message names
-one of that age (``WrittenUploads``), and nothing is deleted while a segment is being sealed, or while a primary does
+one of that age (``WrittenUploads``). Nothing is deleted while a segment is being sealed, or while a primary does
 not report.
 
 Chunks are found by a segment's manifest, or by walking its chain from offset 0, never by a listing. A walk takes a GET
@@ -52,8 +52,10 @@ HostedSegment = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WrittenUploads:
-    """What a primary has reported of its segment: up to ``chain_end`` its chunks name every upload that any of its
-    messages names, or will name, if the upload is older than ``before`` in the filer's time.
+    """What a primary has reported of its segment.
+
+    Take any upload that is older than ``before`` in the filer's time. If any message of the segment names it, or will
+    name it, then the chunks up to ``chain_end`` name it.
     """
 
     chain_end: int

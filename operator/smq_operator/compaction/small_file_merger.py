@@ -6,7 +6,7 @@ without any costs no request. Everything can be interrupted anywhere. A leader t
 topic compact`` or the Spark job may merge the same files: one compare-and-swap of the index decides, and what the
 others have written is deleted with the segment.
 
-It must not disturb what the leader is there for. So it merges one run of files at a time in the whole process, reads
+It must not disturb what the leader is there for. So it merges one run of files at a time in the whole process. It reads
 its files one after the other in a thread of the store's pool, and then pauses for longer than that took.
 """
 

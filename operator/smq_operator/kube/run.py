@@ -64,6 +64,6 @@ async def run(kube: KubeSettings) -> None:
 
 
 def main(kube: KubeSettings) -> None:
-    # Hundreds of threads that mostly wait need no malloc arenas of their own, which would keep freed memory.
+    # Hundreds of threads that mostly wait need no separate malloc arenas, which would keep freed memory.
     allocator.set_malloc({allocator.ARENA_MAX: 2})
     asyncio.run(run(kube))

@@ -1,6 +1,6 @@
 """Identifies processes by pid and start time, because the system uses pids again.
 
-The start time is read from /proc rather than by psutil, which converts it to wall time: after the clock was set, psutil
+The start time is read from /proc rather than by psutil, which converts it to wall time. After the clock was set, psutil
 would report another one, and a living broker would be taken for terminated.
 """
 

@@ -1,4 +1,4 @@
-"""Calls that block on the store, in a thread pool of their own, so that the event loop never waits for the filer."""
+"""Calls that block on the store, in a separate thread pool, so that the event loop never waits for the filer."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SHARED_TASK_BYTES = 1024 * 1024
 # Until a sealed segment shows how large the topic's rows are.
 ASSUMED_ROW_BYTES = 1024
 
-# So long a filer may be away before the query fails.
+# How long a filer may be away before the query fails.
 RETRY_SECONDS = 60.0
 
 IDLE_SECONDS, MAX_IDLE_SECONDS = 0.05, 0.5

@@ -18,7 +18,7 @@ def divide_into_tasks(groups: Sequence[Ranges], max_rows: int, min_tasks: int | 
     rows = 0
     for number, group in enumerate(groups):
         more = sum(it.count for it in group)
-        # With each group that is left in a task of its own there are enough.
+        # With each group that is left in a separate task there are enough.
         enough = len(tasks) + len(groups) - number > (min_tasks or 1)
         if tasks and enough and rows + more <= max_rows:
             tasks[-1] = (*tasks[-1], *group)

@@ -111,7 +111,7 @@ def _needed(stored: StructType, schema: StructType) -> StructType:
 
 
 def _with_file(files: DataFrame) -> DataFrame:
-    """The frame with the column ``FILE``: a topic may have a column ``_metadata`` of its own."""
+    """The frame with the column ``FILE``: a topic may have its own column ``_metadata``."""
     return files.select("*", files.metadataColumn("_metadata").alias("#file"))
 
 

@@ -1,6 +1,6 @@
 """_layout.json: the segments of a topic, changed only by compare-and-swap.
 
-A layout whose topic's schema has changed is stored inside a field of its own. A release that does not know
+A layout whose topic's schema has changed is stored inside a separate field. A release that does not know
 versions cannot read it then. It would drop them with its next PUT otherwise, and open segments with columns of one
 version for messages of another.
 """

@@ -15,7 +15,7 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_documents import read_document, write_document
 from smq_storage.object_store.store import ObjectMissing, Store
 
-# Format 1 had no document of its own, and the names of its metadata did not begin with ``_``.
+# Format 1 had no separate document, and the names of its metadata did not begin with ``_``.
 ROOT_FORMAT = 2
 
 

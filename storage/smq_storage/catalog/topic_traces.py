@@ -1,7 +1,7 @@
 """What shows that a topic is not new, although a document of it is missing.
 
 Names of segments are never used again. So a topic whose layout was deleted by mistake, for example by a lifecycle rule,
-must not begin anew: its new segments would have the names of old ones, and readers would find the old messages there.
+must not begin anew. Its new segments would have the names of old ones, and readers would find the old messages there.
 """
 
 from __future__ import annotations

@@ -20,5 +20,5 @@ def array_of(values: npt.NDArray[np.int32] | npt.NDArray[np.int64] | array[int],
 
 
 def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
-    """The numbers of a column without nulls, of its own width. It cannot be written to. Shape (rows,)."""
+    """The numbers of a column without nulls, in the column's width. It cannot be written to. Shape (rows,)."""
     return np.from_dlpack(column)

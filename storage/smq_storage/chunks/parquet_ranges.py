@@ -25,7 +25,7 @@ DECODED_BYTES = 4 * PART_BYTES
 # A row group that is decoded in parts is requested in such pieces of each column, if it has more bytes in the file.
 STREAMED_BYTES = 1024 * 1024
 
-# So many bytes that are not wanted are requested too, where that saves a request.
+# How many bytes that are not wanted are requested too, where that saves a request.
 MAX_HOLE_BYTES = 64 * 1024
 
 ByteRange = tuple[int, int]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
-# For up to this number of messages, columns that are always the same are kept, and numpy is not used: a call takes
+# For up to this number of messages, columns that are always the same are kept, and numpy is not used. A call takes
 # about 1 us, and several times as much in a program that sends seldom and finds none of its code in the caches.
 FEW = 64
 

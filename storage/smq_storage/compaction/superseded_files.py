@@ -8,8 +8,8 @@ processes may do it at once:
    that the manifest does not name.
 3. One compare-and-swap puts the compacted chunk in the place of the first of them. From then on a walk passes over the
    others.
-4. The others are deleted, the first one first: a walk that began at one of them by an old listing, and misses the next
-   one, finds then that its own beginning is gone, too, and begins anew at offset 0. Those that are left after an
+4. The others are deleted, the first one first. A walk may have begun at one of them by an old listing. If it misses the
+   next one, it finds that its own beginning is gone, too, and begins anew at offset 0. Those that are left after an
    interruption are found by a listing.
 
 A former merged file, which a later one replaces, is known by the compacted chunk that names it, and deleted with it.

@@ -70,7 +70,7 @@ def _proxy_options(url: str | None, proxy: str | None) -> dict[str, str]:
     host = urlsplit(url or "").hostname
     if proxy or host not in _THIS_MACHINE:
         return {"proxy_url": proxy} if proxy else {}
-    # The client ignores the environment's proxy only if it has one of its own. This one is for no host.
+    # The client ignores the environment's proxy only if it has its own proxy. This one is for no host.
     return {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": ",".join(_THIS_MACHINE)}
 
 

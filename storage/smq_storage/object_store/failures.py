@@ -25,7 +25,7 @@ _CAUSES = (
     ("InvalidCertificate", "its certificate is not valid"),
 )
 
-# Words of errors that have no kind of their own. A deletion names the code of its object's error.
+# Words of errors that have no separate kind. A deletion names the code of its object's error.
 _DENIALS = ("status code: 401", "status code: 403", "(code: AccessDenied)")
 
 _REGION = "is in another region than requests are signed for: set --filer-region (SMQ_FILER_REGION, filer_region)"

@@ -1,7 +1,7 @@
 """Clocks that differ between processes and are stepped while these run.
 
 The monotonic clock of each process begins anywhere (a time namespace; needs root). The wall clock of the leader and of
-each broker is stepped by a module that Python imports before the program: it adds an offset, which it reads from a
+each broker is stepped by a module that Python imports before the program. It adds an offset, which it reads from a
 file, to ``time.time_ns``, by which the product's code reads the wall clock. It leaves ``time.time`` alone, because
 gRPC's Python part computes deadlines with it for a C library that has the machine's clock. Debian's libfaketime is of
 no use here: without its fake of the monotonic clock, ``time.sleep`` fails. Only these processes have such clocks;

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-# Without a configuration of its own, openssl would make every certificate one of an authority.
+# Without this configuration, openssl would make every certificate one of an authority.
 _CONFIG = "[req]\ndistinguished_name = name\nprompt = no\n[name]\nCN = replaced\n"
 
 

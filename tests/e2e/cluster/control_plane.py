@@ -122,7 +122,7 @@ class ControlPlane:
 
     @property
     def kubectl_command(self) -> list[str]:
-        """With a cache of its own: the usual one would speak of whatever cluster had this port before."""
+        """With a separate cache: the usual one would speak of whatever cluster had this port before."""
         cache = str(self.folder / "kubectl-cache")
         return [str(BIN / "kubectl"), "--kubeconfig", str(self.kubeconfig), "--cache-dir", cache]
 

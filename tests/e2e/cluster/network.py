@@ -1,4 +1,4 @@
-"""Addresses of a cluster, and the bridge that joins its nodes. Each cluster of a machine has a slot of its own."""
+"""Addresses of a cluster, and the bridge that joins its nodes. Each cluster of a machine has its own slot."""
 
 from __future__ import annotations
 

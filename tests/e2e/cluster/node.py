@@ -1,4 +1,4 @@
-"""A real node: containerd, kubelet and kube-proxy in namespaces of their own (network, mounts, processes)."""
+"""A real node: containerd, kubelet and kube-proxy in separate namespaces (network, mounts, processes)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def settings(seaweed: Seaweed) -> StoreSettings:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, settings: StoreSettings) -> Iterator[BrokerProcess]:
-    """One for all tests that let it run; each has a topic of its own."""
+    """One for all tests that let it run; each has its own topic."""
     brokers = BrokerProcesses(tmp_path_factory.mktemp("broker"), settings)
     try:
         yield brokers.start("b1", flags=FLAGS)[0]

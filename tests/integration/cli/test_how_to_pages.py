@@ -1,4 +1,4 @@
-"""The blocks of the tutorial and of how-to pages run as written, on one `smq dev`; each page has topics of its own."""
+"""The blocks of the tutorial and of how-to pages run as written, on one `smq dev`; each page has its own topics."""
 
 from __future__ import annotations
 

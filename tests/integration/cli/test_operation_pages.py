@@ -1,4 +1,4 @@
-"""The commands of `smq` in docs/operations.md and docs/elasticity.md run as written, on topics of their own."""
+"""The commands of `smq` in docs/operations.md and docs/elasticity.md run as written, on their own topics."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_the_first_minutes_are_a_part_of_it() -> None:
 def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:
     code, _ = fenced("README.md", "python")
     program = tmp_path / "readme.py"
-    # Other tests share this leader, so the topic has a name of its own.
+    # Other tests share this leader, so the topic has its own name.
     program.write_text(code.replace("localhost:7070", leader).replace('"events"', '"readme"'))
     assert smq("topic", "create", "readme", "--partitions", "256", leader=leader).code == 0
     with (tmp_path / "out").open("wb") as out:

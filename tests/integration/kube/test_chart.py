@@ -20,7 +20,7 @@ CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinitio
 
 @pytest.fixture
 def release(kube: KubeClient, namespace: str) -> Iterator[tuple[helm.Config, str]]:
-    """Helm in a Namespace of its own; what it installs as ``smq`` goes after the test."""
+    """Helm in a separate Namespace; what it installs as ``smq`` goes after the test."""
     with helm.Config(kubeconfig_path=str(kube.kubeconfig), namespace=namespace) as config:
         yield config, namespace
         try:

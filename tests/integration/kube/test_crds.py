@@ -119,7 +119,7 @@ def test_a_label_is_no_new_generation_and_a_change_is(kube: KubeClient, topic: d
 
 @pytest.fixture
 def alone(kube: KubeClient) -> Iterator[dict[str, Any]]:
-    """A Segment to be made without a Namespace of its own."""
+    """A Segment to be made without a separate Namespace."""
     resource = segment("default", number=uuid.uuid4().int % 10**12)
     yield resource
     kube.delete(resource)

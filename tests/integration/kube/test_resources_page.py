@@ -32,7 +32,7 @@ def annotation_of(line: str) -> tuple[str, str, str]:
 
 
 class PageTopics:
-    """A Namespace with the topics of the page. Each line may have one of its own, whose name replaces ``flights``."""
+    """A Namespace with the topics of the page. Each line may have its own topic, whose name replaces ``flights``."""
 
     def __init__(self, kube: KubeClient, namespace: str) -> None:
         self.kube, self.namespace = kube, namespace

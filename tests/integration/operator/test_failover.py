@@ -27,7 +27,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterator[LeaderProcess]:
-    """A leader and three brokers for tests that let them run; each takes a topic of its own."""
+    """A leader and three brokers for tests that let them run; each takes its own topic."""
     folder = tmp_path_factory.mktemp("shared")
     started = LeaderProcess(folder, seaweed.settings(f"failover-{folder.name}"), brokers=3).start()
     try:

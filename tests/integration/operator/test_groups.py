@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def leader(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterator[LeaderProcess]:
-    """One for all tests of this file, with brokers that no test kills; each test has a topic of its own."""
+    """One for all tests of this file, with brokers that no test kills; each test has its own topic."""
     folder = tmp_path_factory.mktemp("groups")
     started = LeaderProcess(folder, seaweed.settings(f"groups-{folder.name}"), brokers=2).start()
     try:

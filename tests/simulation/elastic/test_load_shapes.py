@@ -1,7 +1,7 @@
 """Realistic loads on the real scaling code: it reacts in time, and stops to change segments after the load ends.
 
-The model checks each second that the ring is covered, that the number of segments is within its bounds, that a broker
-has no two replicas of a segment, and that nothing is placed on a draining broker.
+The model checks each second that the ring is covered, and that the number of segments is within its bounds. It also
+checks that a broker has no two replicas of a segment, and that nothing is placed on a draining broker.
 """
 
 from __future__ import annotations

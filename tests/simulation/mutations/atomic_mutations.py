@@ -106,7 +106,7 @@ def publish_a_version_again(patch: Patch) -> None:
 
 @mutation
 def write_all_epochs_alike(patch: Patch) -> None:
-    """Each publish has an epoch of its own, so that the sequences of one version are no repeats of another's."""
+    """Each publish has its own epoch, so that the sequences of one version are no repeats of another's."""
     original = atomic_publish.commit_version
 
     def commit_version(document: AtomicPublishes, app: str, *more: Any) -> Any:

@@ -21,7 +21,7 @@ mutation = MUTATIONS.add
 
 @mutation
 def a_reference_shares_its_chunk(patch: Patch) -> None:
-    """An entry with a reference is a chunk of its own, because a file has either rows or a reference."""
+    """An entry with a reference is a separate chunk, because a file has either rows or a reference."""
 
     def entries_of_next_chunk(entries: Iterable[Entry], max_bytes: int) -> tuple[Entry, ...]:
         return tuple(entries)

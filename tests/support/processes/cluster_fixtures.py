@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="package")
 def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A leader and three brokers for all tests that let them run; each takes a topic of its own."""
+    """A leader and three brokers for all tests that let them run; each takes its own topic."""
     folder = tmp_path_factory.mktemp("cluster")
     with LocalCluster(folder, seaweed.settings(f"shared-{folder.name}")) as running:
         yield running

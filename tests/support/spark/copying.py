@@ -27,7 +27,7 @@ FAILED_RESTARTS = 10
 
 
 class Driver:
-    """A process group of its own: the driver, its executors and their Python workers."""
+    """A separate process group: the driver, its executors and their Python workers."""
 
     def __init__(self, master: str, leader: str, folder: Path, number: int) -> None:
         self.log = folder / f"driver-{number}.log"
@@ -41,7 +41,7 @@ class Driver:
         return self.process.poll() is None
 
     def signal(self, what: signal.Signals) -> None:
-        """To all its processes; executors have groups of their own."""
+        """To all its processes; executors have their own groups."""
         for process in self._descendants():
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(what)

@@ -50,7 +50,7 @@ def leader() -> Iterator[str]:
 
 
 def loaded(code: str, among: tuple[str, ...] = HEAVY) -> set[str]:
-    """Which of these modules are loaded after this code, in a process of its own."""
+    """Which of these modules are loaded after this code, in a separate process."""
     program = f"{code}\nimport sys\nprint(*(m for m in {among} if m in sys.modules), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stderr.split())

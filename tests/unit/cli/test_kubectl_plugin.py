@@ -120,7 +120,7 @@ class Plugin:
 
     @contextmanager
     def waiting(self) -> Iterator[subprocess.Popen[str]]:
-        """Its command waits for a signal. In a process group of its own, as a shell makes one."""
+        """Its command waits for a signal. In a separate process group, as a shell makes one."""
         words = [sys.executable, "-c", WAITING, "wait"]
         with subprocess.Popen(
             words, stdout=subprocess.PIPE, text=True, env=self.environment, process_group=0

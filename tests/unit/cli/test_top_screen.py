@@ -105,7 +105,7 @@ def test_with_nothing_there_it_says_what_to_do() -> None:
 
 
 def crowd(at: float, count: int, topics: int = 1) -> ClusterSnapshot:
-    """So many segments and brokers; the later a segment, the more is written to it."""
+    """``count`` segments and brokers; the later a segment, the more is written to it."""
     edges = [i * 65_536 // count for i in range(count + 1)]
     segments = tuple(segment(edges[i], edges[i + 1], i, "open", f"b-{i}") for i in range(count))
     brokers = tuple(

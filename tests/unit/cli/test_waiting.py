@@ -121,7 +121,7 @@ def test_a_filer_that_refuses_a_check_does_not_end_a_reading(monkeypatch: pytest
     monkeypatch.setattr(waiting, "UNREAD_SECONDS", HANG_GUARD)
     client: Any = FakeClient(StoreDenied("no key"))
     consumer: Any = FakeConsumer()
-    # The checks run in threads of their own, which a busy machine may start late.
+    # The checks run in separate threads, which a busy machine may start late.
     monkeypatch.setattr(consumer, "at_end", lambda: client.checks > 1)
     assert MessageWait(client, ["events"], 0.0).poll(consumer) is None
 

@@ -71,7 +71,7 @@ def test_every_type_keeps_its_values(name: str, spark_name: str, values: list[An
     struct = dataframe_columns(table.schema)
     assert struct["c"].dataType.simpleString() == spark_name
     assert all(field.nullable for field in struct)
-    # A slice has offsets of its own in its buffers.
+    # A slice has its own offsets in its buffers.
     for part, wanted in ((table, [None, *values, None]), (table.slice(1, 2), values)):
         (batch,) = to_spark_batches(part, 5, "s", arrow_schema(struct))
         assert batch.schema.equals(arrow_schema(struct), check_metadata=True)

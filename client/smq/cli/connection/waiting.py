@@ -33,7 +33,7 @@ POLL_SECONDS = 0.1
 UNREAD_SECONDS = 10.0
 # The time without a message after which the cause is looked for again.
 CHECK_AGAIN_SECONDS = 10.0
-# So long the filer has for its answer when the timeout has passed.
+# How long the filer has for its answer when the timeout has passed.
 LAST_CHECK_SECONDS = 0.5
 
 
@@ -141,7 +141,7 @@ class MessageWait:
         return f"no message of {self._names} came for {waited:.0f} s, but there may be more"
 
     def _look_for_the_cause(self, left: float | None) -> None:
-        """In a thread of its own, because a filer that hangs takes seconds to be given up.
+        """In a separate thread, because a filer that hangs takes seconds to be given up.
 
         ``left`` is the time until the timeout. ``consumer.filer_error`` comes too late for that, because a request of
         the reader waits longer for a filer that hangs.

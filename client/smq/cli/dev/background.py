@@ -23,7 +23,7 @@ STOP_TIMEOUT_SECONDS = 90.0
 
 
 def start_in_background(folder: Path, arguments: Sequence[str], timeout: float) -> DevRecord:
-    """Runs ``smq dev`` with these arguments in a session of its own, and returns when it is ready.
+    """Runs ``smq dev`` with these arguments in a separate session, and returns when it is ready.
 
     Raises CommandFailed with the end of its log if it ends before, or is not ready within ``timeout`` seconds; then it
     is ended. Raises Unavailable if the extra `local` is missing.

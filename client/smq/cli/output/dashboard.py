@@ -156,7 +156,7 @@ def _topic_line(topic: TopicInfo, rates: SegmentRates) -> Text:
 
 
 def _issues(topic: TopicInfo) -> Iterator[str]:
-    """The conditions that need attention. ``Ready`` is shown in a place of its own."""
+    """The conditions that need attention. ``Ready`` is shown in a separate place."""
     for condition in topic.conditions:
         if condition.type in ("Balanced", "FilerAvailable"):
             if condition.status == "False":

@@ -69,7 +69,7 @@ class FileFetcher:
         except DataLost as error:
             if not self._put_loss(error, referenced.end, referenced.path):
                 return False
-        self._output.at_boundary = True  # an entry with a reference is a chunk of its own
+        self._output.at_boundary = True  # an entry with a reference is a separate chunk
         return True
 
     # ---- by the manifest

@@ -2,7 +2,7 @@
 
 A frame costs its broker and its reader about 0.2 ms, whatever is in it, and the broker has to send it once for each
 stream. So the first reader that has a stream publishes what it gets, and those that have come as far subscribe. Whoever
-is behind, or is too slow, reads a stream of its own.
+is behind, or is too slow, reads its own stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the tail of one segment: by a stream of its own, or by that of another reader of this client."""
+"""Reads the tail of one segment: by its own stream, or by that of another reader of this client."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class MemberPositions:
         self._processing = None
 
     def sought(self, segment: str) -> None:
-        """The program goes on, or back, to a position of its own in this segment."""
+        """The program goes on, or back, to a position that it chose in this segment."""
         self._uncommitted.pop(segment, None)
         self._went_back.add(segment)
 

@@ -27,7 +27,7 @@ class SubBatch:
 
     ``cost`` is their share of the producer's budget, in bytes; ``created_at`` is when the program handed them over
     (monotonic seconds). ``timed_out`` says that the rows failed by timeout although their outcome is not known yet.
-    ``schema_version`` is that of the batch's columns. A message with a ``large_value`` is a batch of its own, which is
+    ``schema_version`` is that of the batch's columns. A message with a ``large_value`` is a separate batch, which is
     sent after the upload.
     """
 

@@ -1,8 +1,8 @@
 """Messages in plain lists that become an Arrow batch when they are sent.
 
 Making and splitting Arrow arrays costs the same for one message as for a hundred, and a producer of few messages has
-few in each batch. Therefore its rows stay in lists, are split there by segment, and are encoded when the stream that
-all producers of the client share has put its next message together: those of all producers at once.
+few in each batch. Therefore its rows stay in lists, and are split there by segment. All producers of the client share a
+stream. When it has put its next message together, the rows of all producers are encoded at once.
 """
 
 from __future__ import annotations

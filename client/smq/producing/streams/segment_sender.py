@@ -2,7 +2,7 @@
 
 It has no thread. A stream runs it: one that many producers share, or a thread with a stream of this sender alone.
 Small batches go on the shared stream, because a stream for each producer and segment costs more than they do. Large
-ones, references and large values get a stream of their own, where they hold up nobody else.
+ones, references and large values get a separate stream, where they hold up nobody else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 MIN_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.25
-# A larger sub-batch gets a stream of its own.
+# A larger sub-batch gets a separate stream.
 MAX_SHARED_BYTES = 64 << 10
 
 
@@ -93,7 +93,7 @@ class SenderPort(Protocol):
 class SegmentSender:
     """Sends the queue of one segment. The producer's lock guards its fields, and whoever makes a sender holds it.
 
-    With ``open_ahead`` the sender opens its stream once although there is nothing to send yet, a stream of its own
+    With ``open_ahead`` the sender opens its stream once although there is nothing to send yet, a separate stream
     with ``own_stream``.
     """
 

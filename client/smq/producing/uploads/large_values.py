@@ -1,4 +1,4 @@
-"""Uploads large values of single messages, each as an object of its own, in the background.
+"""Uploads large values of single messages, each as a separate object, in the background.
 
 A message waits in its segment's queue until its value is uploaded, and so does what is behind it, which keeps the order
 of each key. An object that no message refers to in the end is collected like any other upload.
@@ -108,7 +108,7 @@ class LargeValueUploader:
             pass
 
     def _run_next(self) -> bool:
-        """A function of its own, so that the thread does not keep the value while it waits for the next one."""
+        """A separate function, so that the thread does not keep the value while it waits for the next one."""
         task = self._tasks.get()
         if task is not None:
             self._run(*task)

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 READ_BYTES = 8 << 20
 
 MAX_BATCH_ROWS = 1 << 13
-# So many rows of a row group show how large its rows are when they are decoded. The footer shows only their encoded
-# size, which is far less if a large value is repeated.
+# This number of rows of a row group shows how large its rows are when they are decoded. The footer shows only their
+# encoded size, which is far less if a large value is repeated.
 PROBED_ROWS = 64
 
 # So much of each column is read at a time.

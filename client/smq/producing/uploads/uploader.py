@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 MIN_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 
-# So many files are encoded and uploaded at the same time: Arrow encodes a file in one thread.
+# How many files are encoded and uploaded at the same time: Arrow encodes a file in one thread.
 UPLOAD_THREADS = 3
 
-# So many bytes of rows, or of finished files, are worked on at the same time; more only if one file has more.
+# How many bytes of rows, or of finished files, are worked on at the same time; more only if one file has more.
 IN_FLIGHT_BYTES = 512 << 20
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Uploader:
     def upload(self, encoded: EncodedUpload) -> UploadedFile:
         """Raises StoreUnavailable, StoreDenied, and Unavailable if no leader signs the upload.
 
-        Each attempt has a name of its own, so a late PUT of an earlier one changes no file that the log refers to.
+        Each attempt has its own name, so a late PUT of an earlier one changes no file that the log refers to.
         Nothing refers to a file that is left over, and garbage collection deletes it.
         """
         deadline = time.monotonic() + self._timeout

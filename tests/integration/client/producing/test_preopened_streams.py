@@ -95,7 +95,7 @@ class StoredSegmentWithProducer:
         return sum(int(float(w.split()[1])) for w in metric_lines if w.startswith('smq_streams{kind="producer"}'))
 
     def send(self, count: int = 32) -> set[str]:
-        """So many messages of as many keys; the segments that took them."""
+        """Sends ``count`` messages of as many keys, and returns the segments that took them."""
         numbers = range(len(self.sent), len(self.sent) + count)
         deliveries = [self.producer.send(b"%d" % n, key=b"%d" % (n % 32)) for n in numbers]
         self.sent += [b"%d" % n for n in numbers]

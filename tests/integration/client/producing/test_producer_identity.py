@@ -1,4 +1,4 @@
-"""Producers with an id of their own: who may write, across restarts, splits and merges."""
+"""Producers with their own ids: who may write, across restarts, splits and merges."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_epoch_without_an_id_is_refused(cluster: LocalCluster, client: smq.Cl
 def test_the_older_of_two_processes_is_fenced_when_their_segments_merge(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
-    """Each writes to a segment of its own. Both acked messages are kept, and only the newer process continues."""
+    """Each writes to its own segment. Both acked messages are kept, and only the newer process continues."""
     cluster.create(topic, segments={"min": 2, "max": 4}, scaling={"mergeAfter": "1h"})
     low, high = keys_of_both_halves()
     older = client.producer(topic, producer_id="job")

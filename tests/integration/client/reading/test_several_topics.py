@@ -22,7 +22,7 @@ def send(client: smq.Client, topic: str, count: int) -> None:
 
 
 def read(consumer: smq.TopicsConsumer, count: int) -> Counter[tuple[str, bytes]]:
-    """So many messages, by their topics."""
+    """``count`` messages, by their topics."""
     found: Counter[tuple[str, bytes]] = Counter()
     while found.total() < count:
         batch = consumer.poll(HANG_GUARD)

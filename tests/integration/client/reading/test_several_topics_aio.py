@@ -28,7 +28,7 @@ async def send(client: AsyncClient, topic: str, numbers: range) -> None:
 
 
 async def read(consumer: AsyncTopicsConsumer, count: int) -> Counter[tuple[str, bytes]]:
-    """So many messages, by their topics."""
+    """``count`` messages, by their topics."""
     found: Counter[tuple[str, bytes]] = Counter()
     async with asyncio.timeout(HANG_GUARD):
         async for batch in consumer:

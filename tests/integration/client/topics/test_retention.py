@@ -186,7 +186,7 @@ def test_a_group_learns_exactly_what_retention_removed_unread(
 def test_a_reader_inside_a_removed_file_learns_what_it_lost(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:
-    # With Stored each write is a file of its own; else a slow filer gets several of them in one file.
+    # With Stored each write is a separate file; else a slow filer gets several of them in one file.
     spec = {"durability": "Stored", "flush": {"bytes": "16Ki"}}
     cluster.create(topic, retention={"age": "unlimited"}, **spec)
     (first,) = client.admin().segments(topic)

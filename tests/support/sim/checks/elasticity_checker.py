@@ -1,7 +1,7 @@
 """What must hold of a leader that scales, besides the twelve invariants; a violation has the number 13.
 
-13. splits and merges of the same partitions keep their distance in time; segments and brokers stay within their bounds;
-    a removed broker hosts nothing; when the load has ended, segments and brokers return to the minimum and stay there
+13. Splits and merges of the same partitions keep their distance in time. Segments and brokers stay within their bounds.
+    A removed broker hosts nothing. When the load has ended, segments and brokers return to the minimum and stay there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLACK = 50 * MS
 
 
 class ElasticChecker(ProtocolChecker):
-    """``several_leaders``: each has a memory of its own of what was quiet since when, and of which broker holds what.
+    """``several_leaders``: each remembers separately what was quiet since when, and which broker holds what.
 
     ``jumped``: by so much the leaders' clocks have jumped in all.
     ``manual_changes``: manual requests may split and merge beyond the bounds.

@@ -1,9 +1,9 @@
 """What may be lost at a seal: only what no replica has any more, neither a process nor its journal.
 
 An older copy of a journal looks complete, so nobody can see its loss, unless a leader that requested the seal knew of
-a watermark that shows it. Every other loss must be in the range that the seal reports, and that range must be true: it
-begins at the segment's end, has nothing that was never acked, and is there only if nobody has all, and no whole journal
-of a replica shows that this one never hosted the segment.
+a watermark that shows it. Every other loss must be in the range that the seal reports, and that range must be true. It
+begins at the segment's end, and has nothing that was never acked. It is there only if nobody has all, and no whole
+journal of a replica shows that this one never hosted the segment.
 """
 
 from __future__ import annotations

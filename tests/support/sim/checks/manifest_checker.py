@@ -1,8 +1,8 @@
 """What must hold of manifests; a violation has the number 17.
 
-17. a manifest that the index names lists what the chunk chain has, without a gap, up to the segment's end; it is
-    written before it is named, and not deleted while it is named, nor before the files that it lists; a segment's named
-    version only rises; in the end every sealed segment has a manifest that can be read, and no orphaned one is left
+17. A manifest that the index names lists what the chunk chain has, without a gap, up to the segment's end. It is
+    written before it is named, and not deleted while it is named, nor before the files that it lists. A segment's named
+    version only rises. In the end every sealed segment has a manifest that can be read, and no orphaned one is left.
 """
 
 from __future__ import annotations

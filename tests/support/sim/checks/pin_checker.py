@@ -1,8 +1,8 @@
 """What must hold of pins and of collection beside them; a violation has the number 15.
 
-15. no file of a segment is deleted that a reader planned, while its pin lives; a pin is deleted by its reader, or after
-    a leader has ended it, and never lives again; files stay for the grace, whatever one leader's clock says; an upload
-    that a chunk refers to is not deleted; in the end everything that was removed is gone, although readers come and go
+15. No file of a segment is deleted that a reader planned, while its pin lives. A pin is deleted by its reader, or after
+    a leader has ended it, and never lives again. Files stay for the grace, whatever one leader's clock says. An upload
+    that a chunk refers to is not deleted. In the end everything that was removed is gone, although readers come and go.
 """
 
 from __future__ import annotations

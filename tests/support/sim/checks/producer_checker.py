@@ -1,7 +1,7 @@
 """Checks who writes to a segment: epochs and instances, what replicas remember of producers, and whom they forget.
 
-It follows the entries that primaries append, and computes from them alone which process may write as a producer: the
-one of the highest epoch in the segment and in its ancestors, until the producer is forgotten.
+It follows the entries that primaries append, and computes from them alone which process may write as a producer. It is
+the one of the highest epoch in the segment and in its ancestors, until the producer is forgotten.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What must hold of retention; a violation has the number 14.
 
-14. what leaves the index is sealed, oldest first, and read by every group that has a say; by age it leaves when it is
-    truly as old, whatever a leader's clock says; it never comes back; its files go after it, and no others do; in the
-    end what is listed is there, and what is not listed is gone; every reader has read all that is left, each segment
-    from its beginning
+14. What leaves the index is sealed, oldest first, and read by every group that has a say. By age it leaves when it is
+    truly as old, whatever a leader's clock says. It never comes back. Its files go after it, and no others do. In the
+    end what is listed is there, and what is not listed is gone. Every reader has read all that is left, each segment
+    from its beginning.
 """
 
 from __future__ import annotations

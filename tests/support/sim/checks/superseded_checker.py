@@ -1,8 +1,8 @@
 """What must hold of compacted segments while their superseded chunks are deleted; a violation has the number 16.
 
-16. by the manifest that the index names, and by a walk of the chunk chain, each acked row is readable exactly once; a
+16. By the manifest that the index names, and by a walk of the chunk chain, each acked row is readable exactly once. A
     file is deleted only a grace after the index named a manifest without it, and not while a reader has a pin that has
-    planned it; nothing is written into a sealed chain; in the end nothing superseded is left
+    planned it. Nothing is written into a sealed chain. In the end nothing superseded is left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Large values in the simulation: producers write them as objects of their own, and the log has only their names.
+"""Large values in the simulation: producers write them as separate objects, and the log has only their names.
 
 A batch of one message may have one. Its object has an age as an upload has, and is collected like one; that of a
 removed segment is deleted with the segment's files.

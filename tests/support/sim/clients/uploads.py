@@ -100,7 +100,7 @@ def read_rows(history: History, process: Process, reference: Reference, segment:
 class ReferenceScenario:
     """Who publishes by reference, and what is wrong with it. The draws are independent of all others of the seed.
 
-    ``has_collector``: a process of its own collects uploads, in place of the leaders.
+    ``has_collector``: a separate process collects uploads, in place of the leaders.
     """
 
     def __init__(self, history: History, *, has_collector: bool = True) -> None:

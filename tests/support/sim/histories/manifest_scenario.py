@@ -25,13 +25,13 @@ SHARE = 0.5
 
 
 class ManifestScenario:
-    """``drawn`` is true if this history has manifests. It uses a random generator of its own."""
+    """``drawn`` is true if this history has manifests. It uses a separate random generator."""
 
     def __init__(self, seed: int, possible: bool) -> None:
         self.dice = Random(f"manifests {seed}")
         self.drawn = possible and self.dice.random() < SHARE
         self.slow_writers = self.dice.random() < 0.5
-        """Whether a broker takes so long for a manifest that it may be killed before it is written."""
+        """Whether a broker writes a manifest so slowly that it may be killed before the end."""
         self.old_brokers = self.dice.random() < 0.3
         """Whether brokers write no manifests, as before there were any."""
 

@@ -61,7 +61,7 @@ CLEANUP = CleanupSettings(
 )
 HORIZON = 70 * SECOND
 RECOVERY_TIME = CLEANUP.max_pin_age_us + CLEANUP.removed_files_grace_us + 25 * SECOND
-# So many readers go on until their pin has ended.
+# The share of readers that go on until their pin has ended.
 ENDLESS = 0.1
 HOLDER = Replica("b", "i", "b:1")
 

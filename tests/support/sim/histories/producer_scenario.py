@@ -61,7 +61,7 @@ class ProducerScenario:
             self._history.world.after(at, lambda: None if self._history.faults.over else action())
 
     def _visit(self) -> SimulatedProducer:
-        """A producer of its own id sends a little and ends."""
+        """A producer with its own id sends a little and ends."""
         history, name = self._history, f"v{len(self._history.producers)}"
         visitor = SimulatedProducer(history, name, 0, self._dice.randint(1, 3))
         visitor.closes_when_idle = True

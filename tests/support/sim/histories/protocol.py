@@ -59,7 +59,7 @@ class History:
     leader_pause = 80 * MS, 160 * MS
     checker_kind = ProtocolChecker
     journal_share = 0.5
-    """So many histories have journals."""
+    """The share of histories that have journals."""
     columns: tuple[Column, ...] = ()
     """Version 0 of the topic's schema, if it has one."""
     flush_max_interval: int | None = None

@@ -1,6 +1,6 @@
 """Histories whose desired schema changes, once or often, under the faults of every history. ``run(seed)`` as elsewhere.
 
-Each leader sees the desired states with a delay of its own. A new one may begin with an old state, so two leaders may
+Each leader sees the desired states with its own delay. A new one may begin with an old state, so two leaders may
 desire different schemas. Some states are not allowed, and must change nothing.
 """
 

@@ -26,7 +26,7 @@ SOON = 10 * SECOND
 
 
 class AutoscalingPauseScenario:
-    """``drawn`` is true if this history has a pause, drawn from a random generator of its own. ``on``: paused now."""
+    """``drawn`` is true if this history has a pause, drawn from a separate random generator. ``on``: paused now."""
 
     def __init__(self, history: ElasticHistory) -> None:
         self.history = history

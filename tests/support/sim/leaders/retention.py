@@ -59,7 +59,7 @@ class RetentionLimits:
 
 
 def draw(seed: int) -> RetentionLimits:
-    """Uses a random generator of its own, so that histories without retention do not depend on this file."""
+    """Uses a separate random generator, so that histories without retention do not depend on this file."""
     dice = Random(f"retention {seed}")
     if dice.random() < 0.6:
         return RetentionLimits(on=False)

@@ -54,7 +54,7 @@ ANSWERS_WITHIN = 8.0
 
 
 class TopicDeletionScenario:
-    """``drawn`` is true if this history has a deletion, drawn from a random generator of its own.
+    """``drawn`` is true if this history has a deletion, drawn from a separate random generator.
 
     ``data`` is true if the policy is Delete, and ``gone`` once the topic's manifest is deleted. ``answered`` is the
     true time at which a leader answered that the deletion is done. ``emptied`` has the segments whose files were

@@ -184,7 +184,7 @@ def run_history(
         two.open(two.second)
         assert two.seal(two.first, two.brokers[0]) >= acked
         acked = two.produce(two.second)
-        # Now the follower seals. The primary learns it from its replication, as no chunk of its own meets the seal.
+        # Now the follower seals. The primary learns it from its replication, as none of its chunks meets the seal.
         two.wait_stored(two.second)
         assert two.seal(two.second, two.brokers[0]) >= acked
     except ProcessEnds:

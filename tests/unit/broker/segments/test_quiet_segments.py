@@ -78,7 +78,7 @@ def test_a_check_without_an_answer_changes_nothing_and_is_repeated(broker: Quiet
 
 
 def test_no_chunk_is_written_while_the_chain_is_read(broker: QuietBroker) -> None:
-    """A chunk of its own would look like another writer's."""
+    """The broker's own chunk would look like another writer's."""
     hosted = broker.segments[0]
     due_meanwhile = []
 

@@ -49,7 +49,7 @@ class Brokers(JournaledBrokers):
         return upload
 
     def write_file(self, name: str, table: pa.Table, **options: Any) -> Reference:
-        """A reference to a file that a program of its own wrote, with a true footer of an upload."""
+        """A reference to a file that another program wrote, with a true footer of an upload."""
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(
             sink, table.schema, **{"use_dictionary": False, "compression": "zstd"} | options

@@ -54,7 +54,7 @@ class SessionWithFault:
         self.over = threading.Event()
         self.disk_is_frozen = threading.Event()
         self.changes_after_status = 0
-        """So many statuses are outdated as soon as they are made."""
+        """How many statuses are outdated as soon as they are made."""
         self.refused = 0
         """How often no status could be made."""
         self.failure, self.segments = failure, 0

@@ -1,4 +1,4 @@
-"""What a member of a group knows of its own positions."""
+"""What a member of a group knows about its positions."""
 
 from __future__ import annotations
 

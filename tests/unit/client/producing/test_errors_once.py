@@ -25,7 +25,7 @@ def submit(producer: Producer) -> None:
 
 
 def fail(producer: Producer, *rows: int) -> None:
-    """These rows of the last batch fail, each with an error of its own."""
+    """These rows of the last batch fail, each with its own error."""
     submit(producer)
     state = engine(producer).submitted[-1].delivery_state
     with state.lock:

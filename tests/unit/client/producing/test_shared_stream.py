@@ -271,7 +271,7 @@ def test_what_does_not_fit_into_a_message_does_not_wait_for_ever(
 def test_nothing_waits_for_the_acks_of_a_session_that_has_ended(
     client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends with a message that has its last batches, because the next one is large and gets a stream of its own."""
+    """It ends with a message that has its last batches, because the next one is large and gets its own stream."""
     monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
     one, two = client.producer(), client.producer()
     one.send(b"first")

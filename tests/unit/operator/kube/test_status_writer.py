@@ -120,7 +120,7 @@ class TopicOnFakeApi:
 async def run_leaders(
     *works: Callable[[TopicOnFakeApi, LeaderInMemory], Awaitable[None]], warm_up_us: int = 0
 ) -> TopicOnFakeApi:
-    """Each of ``works`` is run beside a leader of its own, one after the other."""
+    """Each of ``works`` is run beside its own leader, one after the other."""
 
     topic_on_api = TopicOnFakeApi()
     for work in works:

@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def has_bytes(type_: pa.DataType) -> bool:
-    """Whether values of a type have bytes that are not in a struct, whose fields of bytes have names of their own."""
+    """Whether values of a type have bytes that are not in a struct, whose fields of bytes have their own names."""
     match kind_of(type_):
         case "list":
             return has_bytes(type_.value_type)
