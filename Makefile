@@ -83,6 +83,7 @@ lint-imports: $(STAMP)
 
 lint-vocabulary: $(STAMP)
 	$(PY) tools/check_vocabulary.py
+	$(PY) tools/check_prose.py
 
 # actionlint is a program in Go: where Go is not there, only zizmor runs.
 lint-workflows: $(STAMP)
