@@ -77,6 +77,8 @@ class ReplicationStream(ABC):
         self._write_error: BaseException | None = None
         self._stream_error: SmqError | None = None
         self._sent_at = 0.0
+        self._counting = threading.Lock()
+        """Held for a moment while a message or a reply is counted: the threads that do so see both counts."""
         self._sent = 0
         self._answered = 0
         self._unanswered_since: float | None = None
@@ -154,15 +156,17 @@ class ReplicationStream(ABC):
     def _count_sent(self) -> None:
         """Notes that a message is being sent. The caller holds ``_writing``."""
         self._sent_at = time.monotonic()
-        if self._sent == self._answered:
-            self._unanswered_since = self._sent_at
-        self._sent += 1
+        with self._counting:
+            if self._sent == self._answered:
+                self._unanswered_since = self._sent_at
+            self._sent += 1
 
     def _count_answer(self) -> bool:
         """Notes that a reply has come. True if it is the stream's first."""
-        self._answered += 1
-        self._unanswered_since = None if self._answered >= self._sent else time.monotonic()
-        return self._answered == 1
+        with self._counting:
+            self._answered += 1
+            self._unanswered_since = None if self._answered >= self._sent else time.monotonic()
+            return self._answered == 1
 
     def _raise_write_error(self) -> None:
         """Raises what a write in another thread has raised."""

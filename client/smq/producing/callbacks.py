@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import TracebackType
 
 from smq_core.errors import InvalidRequest
 
@@ -13,9 +14,28 @@ Callbacks = list[Callable[[], None]]
 _thread = threading.local()
 
 
+class CallbacksAfter:
+    """``with CallbacksAfter(), lock:``: callbacks of this thread run when the lock is released.
+
+    They are code of the program. It may hold a lock for which they wait, and wait itself for this one.
+    """
+
+    def __enter__(self) -> None:
+        self._outer: Callbacks | None = getattr(_thread, "waiting", None)
+        _thread.waiting = []
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        waiting, _thread.waiting = _thread.waiting, self._outer
+        run_callbacks(waiting)
+
+
 def run_callbacks(callbacks: Callbacks) -> None:
-    """The caller does not hold the lock, because callbacks are code of the program."""
+    """The caller does not hold a lock, or is in the block of a :class:`CallbacksAfter`."""
     if not callbacks:
+        return
+    waiting: Callbacks | None = getattr(_thread, "waiting", None)
+    if waiting is not None:
+        waiting += callbacks
         return
     outer = in_callback()
     _thread.in_callback = True

@@ -20,7 +20,7 @@ from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.batching.message_group import MessageGroup, MessageSpan
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import is_worth_joining
-from smq.producing.callbacks import refuse_to_wait
+from smq.producing.callbacks import CallbacksAfter, refuse_to_wait
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState, MessageDelivery, delivery_timeout
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner, RowPartitions
@@ -78,8 +78,8 @@ class MessageBatcher:
         self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
         self._timeout = timeout
-        # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages. A
-        # callback that a submission calls may send.
+        # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
+        # Callbacks wait until it is released. A signal handler of the program may flush while its thread holds it.
         self._handover_lock = threading.RLock()
         self._lock = threading.Lock()
         self._timers = timers
@@ -190,7 +190,7 @@ class MessageBatcher:
 
     def submit(self, state: DeliveryState, make: Callable[[], tuple[SubBatch, RowPartitions | None]]) -> None:
         """Submits what ``make`` returns, after all that was added before. Raises the error that ended the producer."""
-        with self._handover_lock:
+        with CallbacksAfter(), self._handover_lock:
             self._submit_ready(include_current=True)
             sub_batch, row_partitions = make()
             with self._lock:
@@ -204,7 +204,7 @@ class MessageBatcher:
         Raises DeliveryTimeout, or the first error since the last flush that the program did not get from a delivery.
         """
         deadline = time.monotonic() + timeout
-        with self._handover_lock:
+        with CallbacksAfter(), self._handover_lock:
             self._submit_ready(include_current=True)
         with self._lock:
             waiting = list(self._delivery_states)
@@ -258,7 +258,7 @@ class MessageBatcher:
 
     def _wait_at_exit(self, deadline: float) -> None:
         """Raises TimeoutError at the deadline."""
-        with self._handover_lock:
+        with CallbacksAfter(), self._handover_lock:
             self._submit_ready(include_current=True)
         with self._lock:
             waiting = list(self._delivery_states)
@@ -381,7 +381,7 @@ class MessageBatcher:
                 return  # an earlier call has submitted what this one was for
             self._submits_at = float("inf")
         try:
-            with self._handover_lock:
+            with CallbacksAfter(), self._handover_lock:
                 self._submit_ready(include_current=False)
         finally:
             with self._lock:

@@ -20,6 +20,17 @@ TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
 TEST_CLIENT_STREAM = "tests/unit/broker/streams/test_shared_stream.py"
 
 MUTATIONS = (
+    Mutation(
+        "count_messages_and_replies_at_once",
+        "A reply that comes while a message is counted does not hide that the message is unanswered.",
+        "broker/smq_broker/replication/stream.py",
+        "        with self._counting:\n            if self._sent == self._answered:\n",
+        "        if True:\n            if self._sent == self._answered:\n",
+        (
+            "tests/unit/broker/replication/test_replication_stream.py::"
+            "test_a_reply_while_a_message_is_counted_does_not_hide_that_it_is_unanswered",
+        ),
+    ),
     # ---- the primary
     Mutation(
         "take_what_was_sent_for_acked",

@@ -137,6 +137,14 @@ MUTATIONS = (
         (f"{TEST_ERRORS}::test_the_error_of_the_block_goes_on_and_names_those_of_the_close",),
     ),
     Mutation(
+        "call_back_with_the_lock_of_submissions",
+        "A callback runs when its thread holds no lock, because the program may wait for both.",
+        "client/smq/producing/callbacks.py",
+        "    if waiting is not None:\n",
+        "    if False:\n",
+        (f"{TEST_CALLBACKS}::test_a_callback_runs_without_a_lock_for_which_the_program_may_wait",),
+    ),
+    Mutation(
         "let_a_callback_wait_for_outcomes",
         "A callback that would wait for an outcome gets an error.",
         "client/smq/producing/callbacks.py",

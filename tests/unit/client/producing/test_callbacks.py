@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,10 +81,34 @@ def test_a_callback_may_send_and_see_what_is_done(producer: Producer) -> None:
     assert delivery.result(HANG_GUARD).offset == 2
 
 
+def test_a_callback_runs_without_a_lock_for_which_the_program_may_wait(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that flushes with a lock held, for which its callback waits, would hang with it."""
+    taken = threading.Event()
+
+    def take() -> None:
+        with producer._batcher._handover_lock:
+            taken.set()
+
+    def callback(_: object) -> None:
+        other = threading.Thread(target=take, daemon=True)
+        other.start()
+        other.join(HANG_GUARD)
+        outcomes.put(taken.is_set())
+
+    def refuse(*_: Any) -> None:
+        raise InvalidRequest("no")
+
+    outcomes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    monkeypatch.setattr(producer._engine, "submit", refuse)
+    producer.send(b"first").add_done_callback(callback)
+    assert outcomes.get(timeout=2 * HANG_GUARD)
+
+
 def test_a_callback_of_a_batch_that_cannot_be_submitted_may_send(
     producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It runs in the middle of the submission."""
     submit, refused = producer._engine.submit, InvalidRequest("no")
     later: list[Any] = []
 
