@@ -155,7 +155,7 @@ class Pulsar:
     message rate, in and out, was above ``loadBalancerNamespaceBundleMaxMsgRate`` in more than 3 looks in a row
     (``loadBalancerNamespaceBundleSplitConditionHitCountThreshold=3``) is split in the middle
     (``defaultNamespaceBundleSplitAlgorithm=range_equally_divide``). At most 10 are split a minute
-    (``loadBalancerMaxNumberOfBundlesToSplitPerCycle``), up to 128 bundles (``loadBalancerNamespaceMaximumBundles``).
+    (``loadBalancerMaxNumberOfBundlesToSplitPerCycle``), until there are 128 (``loadBalancerNamespaceMaximumBundles``).
     With one reader the limit is set to twice the target. Bundles are never merged. (``conf/broker.conf``,
     ``DefaultNamespaceBundleSplitStrategyImpl.java``, github.com/apache/pulsar; pulsar.apache.org/docs, "Load balance
     across brokers".) The older, still default manager decides by an average over up to 1,000 samples: later than this.

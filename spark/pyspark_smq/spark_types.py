@@ -215,7 +215,7 @@ def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _list_offsets(column: pa.ListArray) -> pa.Array:
-    """The offsets into ``values``, as an array whose own offset is 0: a mask needs them so."""
+    """The offsets into ``values``, as an array whose own offset is 0. A mask needs that."""
     offsets = column.offsets
     if offsets.offset == 0:
         return offsets

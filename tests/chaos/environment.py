@@ -1,4 +1,4 @@
-"""Where a chaos run takes place: with its own network of namespaces and clocks, as far as this machine lets us."""
+"""Where a chaos run takes place: with its own clocks and network of namespaces, as far as this machine lets us."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which small files of a sealed segment the leader merges by itself.
 
-A reader pays a request for each file, and many small neighbours cost it time. To merge them costs a request each, too,
-and about ten for the next manifest. So a run is merged only if the first reader of the merged file saves more requests
-than that. What was merged once stays, whatever its size, so no row is written again and again.
+A reader pays a request for each file. Therefore many small neighbours cost it time. To merge them costs a request each,
+too, and about ten for the next manifest. So a run is merged only if the first reader of the merged file saves more
+requests than that. What was merged once stays, whatever its size, so no row is written again and again.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ gone only with the Pod, or if the Pod has none. These are proofs:
 - the Node of the Pod was removed from the cluster and has stayed away for ``node_grace_us``, and the incarnation has
   not reported in that time. A Node that registers again is no removed Node any more, so the other rules decide;
 - the Pod was deleted, but nobody saw its containers terminate, and its Node has been Ready for ``node_grace_us`` since
-  then. (The Pod was deleted by force, or no operator was watching.) A Ready Node stops what the API server no longer
-  has. While the Node is not Ready, the process may still run, cut off with its Node, so there is no proof.
+  then. Nobody sees it if the Pod is deleted by force, or if no operator is watching. A Ready Node stops what the API
+  server no longer has. While the Node is not Ready, the process may still run, cut off with its Node, so there is
+  no proof.
 
 Only the broker's own container counts: a sidecar may end and start again beside it. Nothing proves that an incarnation
 has terminated while it reports: a status can be wrong, and its journal and memory would be given up for nothing.

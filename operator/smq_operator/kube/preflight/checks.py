@@ -148,7 +148,10 @@ class PreflightChecks:
         ]
 
     async def _operators(self) -> list[Resource]:
-        """The operator Deployments: of all Namespaces if this operator leads all and may list them, else of its one."""
+        """The operator Deployments.
+
+        They are those of all Namespaces if this operator leads all and may list them, else those of its Namespace.
+        """
         if not self._kube.namespace:
             with contextlib.suppress(Forbidden):  # another check reports the missing permission
                 return (await self._api.list(DEPLOYMENTS, "", OPERATOR_SELECTOR))[0]
