@@ -28,6 +28,7 @@ MAX_WORDS = 35
 IDIOMS = {
     r"(?<!not )\bso long\b(?! as| that| after)": "the time, or the name of the constant",
     r"\bso many\b(?! that)": "that number, or the name of the constant",
+    r"\bso much\b(?! that)": "how much, or the name of the constant",
     r"\bsuch ones\b": "the noun",
     r"\bit is looked\b": "who checks what",
     r"(?<!segment )\bis read on\b(?! two)": "reading goes on",

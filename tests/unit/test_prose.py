@@ -22,6 +22,7 @@ def problems(tmp_path: Path, name: str, text: str) -> list[str]:
     [
         "It waits so long.",
         "At most so many are kept.",
+        "Only so much is read.",
         "Such ones are dropped.",
         "Then it is looked whether it ended.",
         "It is read on after them.",

@@ -24,7 +24,7 @@ class NoPart(Enum):
     NOTHING = "nothing"
     JOURNAL_BEHIND = "journal behind"
     TOO_LARGE = "too large"
-    """It has so much to send that it needs its own stream."""
+    """It has more to send than a shared stream takes."""
     UNWANTED = "unwanted"
     """The segment is fenced or sealed."""
 

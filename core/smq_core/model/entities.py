@@ -370,14 +370,13 @@ class ChunkInfo:
 
     A *reference chunk* has a ``reference``: its file has no rows, and the rows are in the upload. All of them were
     appended at the time ``appended``, which other chunks store for each row. Its producer is the one whose last batch
-    begins at ``first``. ``upload`` names the upload, too: an operator of a former release knows no
-    references, and its garbage collection keeps what ``upload`` names.
+    begins at ``first``. ``upload`` names the upload, too, and garbage collection keeps what it names.
 
     ``producers`` is the state of producers at the chunk's end. If ``snapshot_at`` is None, it has all of them.
     Otherwise it has those that changed in this chunk, ``forgotten`` names those that were dropped, and the chunk at
     offset ``snapshot_at`` is the last one that has all. ``forgotten_upto`` and ``uninherited`` are as in SealOutcome.
 
-    ``schema_version`` is the segment's; 0 also in chunks that a process of a former release wrote.
+    ``schema_version`` is the segment's.
 
     ``large_values`` names the objects with values of these rows. They are deleted with the segment.
 

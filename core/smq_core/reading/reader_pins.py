@@ -18,7 +18,7 @@ DEFAULT_LIFETIME: Micros = 600 * SECOND
 # The filer's times are whole seconds, so a much shorter lifetime would be none.
 MIN_LIFETIME: Micros = 5 * SECOND
 
-# Two of the filer's times are compared only with so much in between: seconds are cut, and an answer may be late.
+# The least difference of two of the filer's times that counts: seconds are cut, and an answer may be late.
 CLOCK_MARGIN: Micros = 60 * SECOND
 
 

@@ -29,7 +29,7 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import read_manifest, write_manifest
 
-# So long after the seal the broker's manifest is waited for.
+# How long after the seal a leader waits for the broker's manifest.
 BUILD_AFTER_US = 10 * SECOND
 RETRY_AFTER_US = 2 * SECOND
 # The time after which a manifest is read again, in case its file was damaged or deleted.

@@ -37,7 +37,7 @@ ROOT_FORMAT = "_format.json"
 # Written only to learn the filer's time; its content says nothing.
 CLOCK = "_clock.json"
 UPLOADS = "_uploads"
-# Not with the uploads, because an operator of a former release collects old uploads that it knows no reference to.
+# Not with the uploads, which are collected when no reference names them.
 LARGE_VALUES = "_large_values"
 DELETED = "_deleted"
 # Outside of the segment's folder, so that a glob over chunks does not find merged rows a second time.

@@ -22,7 +22,7 @@ from support.data.small_chunks import NAME, UID
 from support.in_memory.quiet_broker import CountingStore
 
 RETRY_POLICY = RetryPolicy(2.0)
-# So long after all seals that nothing is waited for.
+# A time after all seals at which nothing is waited for.
 LATE = 1000 * SECOND
 
 

@@ -31,7 +31,7 @@ MAX_BATCH_ROWS = 1 << 13
 # encoded size, which is far less if a large value is repeated.
 PROBED_ROWS = 64
 
-# So much of each column is read at a time.
+# How much of each column is read at a time.
 BUFFER_BYTES = 1 << 20
 
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"

@@ -136,7 +136,7 @@ def test_an_upload_that_never_ends_is_not_published_and_the_stream_goes_on(clust
 
 @contextmanager
 def begin_put(put: PresignedPut, data: bytes) -> Iterator[None]:
-    """A request that has sent only so much of its body, as long as this context lasts."""
+    """A request that has sent only a part of its body, as long as this context lasts."""
     url = urlsplit(put.url)
     head = [f"PUT {url.path}?{url.query} HTTP/1.1", f"host: {url.netloc}"]
     head += [f"{name}: {value}" for name, value in put.headers.items()]

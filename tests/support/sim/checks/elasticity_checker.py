@@ -30,7 +30,7 @@ SLACK = 50 * MS
 class ElasticChecker(ProtocolChecker):
     """``several_leaders``: each remembers separately what was quiet since when, and which broker holds what.
 
-    ``jumped``: by so much the leaders' clocks have jumped in all.
+    ``jumped``: how far the leaders' clocks have jumped in all.
     ``manual_changes``: manual requests may split and merge beyond the bounds.
     """
 

@@ -198,7 +198,7 @@ class Readers:
         return self.fetchers[-1]
 
     def add_subscriber(self, budget: int = 1 << 20) -> None:
-        """A reader with so much budget that publishes, and another one that subscribes."""
+        """A reader with this budget that publishes, and another one that subscribes."""
         self.add(budget=budget)
         self.streams.next(1).send(frame(0, 0))
         eventually(lambda: self.fetchers[0].watermark_known)

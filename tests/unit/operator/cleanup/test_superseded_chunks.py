@@ -263,7 +263,7 @@ class Leader:
         return ClockReading(self.time, self.time)
 
     async def collect(self, after: int = 0) -> int:
-        """One pass, so much later. Returns how many objects it read."""
+        """One pass, that much later. Returns how many objects it read."""
         self.time += after
         self.store.reset()
         await self.collector.collect(self.managed, self.topic, lambda: self.hosted)
