@@ -21,6 +21,7 @@ from smq_operator.brokers.connectivity import BrokerConnectivity
 from smq_operator.brokers.liveness import LivenessProbes
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.brokers.sealing import SealExecutor
+from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
@@ -77,6 +78,7 @@ class Leader:
     groups: GroupCoordinator
     group_lags: GroupLags
     topic_deletions: TopicDeletionManager
+    filer_clock: FilerClock
     garbage_collector: GarbageCollector
     manifests: ManifestNamer
     merger: SmallFileMerger
@@ -151,6 +153,7 @@ def build_leader(
     topic_deletions = TopicDeletionManager(
         topics, events, registry, platform, store, sealing, tasks, warm_up, clock, retry_policy
     )
+    filer_clock = FilerClock(store, clock)
     garbage_collector = GarbageCollector(
         topics,
         events,
@@ -162,6 +165,7 @@ def build_leader(
         queue,
         tasks,
         clock,
+        filer_clock,
         owner,
         cleanup,
         retry_policy,
@@ -179,9 +183,7 @@ def build_leader(
     )
     merger = SmallFileMerger(topics, manifests, store, tasks, clock, retry_policy, merge)
     publishes = PublishCompleter(topics, store, tasks, clock, retry_policy)
-    health = HealthMonitor(
-        topics, registry, clock, health_warm_up_us, lambda: garbage_collector.filer_clock.problem, tasks.problems
-    )
+    health = HealthMonitor(topics, registry, clock, health_warm_up_us, lambda: filer_clock.problem, tasks.problems)
     liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
     for part in (registry, warm_up, groups, liveness_probes):
         pauses.on_pause(part.compensate_pause)
@@ -220,6 +222,7 @@ def build_leader(
         tasks.problems,
         clock,
         garbage_collector,
+        filer_clock,
         cleanup.max_pin_age_us,
         recovery,
     )
@@ -245,6 +248,7 @@ def build_leader(
         groups,
         group_lags,
         topic_deletions,
+        filer_clock,
         garbage_collector,
         manifests,
         merger,

@@ -167,6 +167,7 @@ async def run_leader(
         leader.registry,
         leader.decisions,
         leader.loop,
+        leader.filer_clock,
         leader.garbage_collector,
         leader.manifests,
         leader.merger,

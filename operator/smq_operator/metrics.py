@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector as PrometheusCollector
 
 from smq_operator.api.group_lags import GroupLags
 from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.compaction.small_file_merger import SmallFileMerger
 from smq_operator.manifests.namer import ManifestNamer
@@ -29,6 +30,7 @@ class _LeaderMetrics(PrometheusCollector):
         registry: BrokerRegistry,
         decisions: DecisionLog,
         loop: LeaderLoop,
+        filer_clock: FilerClock,
         garbage_collector: GarbageCollector,
         manifests: ManifestNamer,
         merger: SmallFileMerger,
@@ -40,6 +42,7 @@ class _LeaderMetrics(PrometheusCollector):
         self._brokers = registry
         self._decisions = decisions
         self._loop = loop
+        self._filer_clock = filer_clock
         self._garbage_collector = garbage_collector
         self._manifests = manifests
         self._merger = merger
@@ -120,11 +123,11 @@ class _LeaderMetrics(PrometheusCollector):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
         yield from (removed, size, retained, publishes, publish_age, pins, pin_age, files, failures)
-        if it.filer_clock.skew_us is not None:
+        if self._filer_clock.skew_us is not None:
             yield GaugeMetricFamily(
                 "smq_leader_clock_skew_seconds",
                 "How far the leader's clock is ahead of the filer's.",
-                value=it.filer_clock.skew_us / 1e6,
+                value=self._filer_clock.skew_us / 1e6,
             )
 
     def _named_manifests(self) -> Iterator[Metric]:
@@ -221,6 +224,7 @@ class Metrics:
         registry: BrokerRegistry,
         decisions: DecisionLog,
         loop: LeaderLoop,
+        filer_clock: FilerClock,
         garbage_collector: GarbageCollector,
         manifests: ManifestNamer,
         merger: SmallFileMerger,
@@ -231,7 +235,17 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._registry.register(
             _LeaderMetrics(
-                topics, registry, decisions, loop, garbage_collector, manifests, merger, group_lags, tasks, clock
+                topics,
+                registry,
+                decisions,
+                loop,
+                filer_clock,
+                garbage_collector,
+                manifests,
+                merger,
+                group_lags,
+                tasks,
+                clock,
             )
         )
 

@@ -14,7 +14,7 @@ from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
-from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US
+from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.cleanup.trim import TrimRequest
@@ -84,6 +84,7 @@ class AdminService:
     problems: LeaderProblems
     clock: Clock
     garbage_collector: GarbageCollector
+    filer_clock: FilerClock
     max_pin_age: Micros
     recovery: TopicRecovery
 
@@ -240,7 +241,7 @@ class AdminService:
         if managed.topic is None:
             raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
         pins = await self.store.run(list_pins, managed.topic.name, managed.topic.uid)
-        now = (await self.garbage_collector.filer_clock.read()).filer
+        now = (await self.filer_clock.read()).filer
         return lpb.PinList(
             pins=[
                 lpb.PinList.Pin(
@@ -338,7 +339,7 @@ def _change_messages(before: TopicManifest | None, after: TopicManifest) -> list
 
 
 def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList.Topic:
-    rates = managed.rates()
+    rates, ends = managed.rates(), managed.readable_ends()
     return lpb.TopicList.Topic(
         info=topic_to_pb(managed.topic, managed.newest_schema)
         if managed.topic is not None
@@ -349,8 +350,8 @@ def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList
         conditions=condition_messages(snapshot_of(managed, issues)),
         sealed_segments=len(managed.sealed),
         paused=managed.desired.paused,
-        ends=managed.readable_ends(),
-        messages=managed.message_count(),
+        ends=ends,
+        messages=managed.message_count(ends),
     )
 
 

@@ -81,6 +81,7 @@ class GarbageCollector:
         queue: WorkQueue,
         tasks: TaskRunner,
         clock: Clock,
+        filer_clock: FilerClock,
         owner: Callable[[], str],
         settings: CleanupSettings,
         retry_policy: RetryPolicy,
@@ -96,6 +97,7 @@ class GarbageCollector:
         self._queue = queue
         self._tasks = tasks
         self._now = clock
+        self._filer_clock = filer_clock
         self._owner = owner
         self._settings = settings
         self._retry_policy = retry_policy
@@ -126,9 +128,8 @@ class GarbageCollector:
         self.pinned: dict[str, PinnedFiles] = {}
         """The readers' pins by topic, as they were at the last check."""
         self.failures = 0
-        self.filer_clock = FilerClock(store, clock)
         self._superseded = SupersededChunksCollector(
-            store, self.filer_clock, clock, settings, retry_policy, tasks.problems, is_held
+            store, self._filer_clock, clock, settings, retry_policy, tasks.problems, is_held
         )
         events.on_deleted(self._on_topic_deleted)
 
@@ -165,7 +166,7 @@ class GarbageCollector:
 
     async def _compare_clocks(self) -> None:
         """Says at every topic how far the leader's clock is off; it is measured even if nothing is to be removed."""
-        skew_us = (await self.filer_clock.read()).skew_us
+        skew_us = (await self._filer_clock.read()).skew_us
         for managed in self._topics.values():
             managed.clock_skew_us = skew_us if abs(skew_us) > SKEW_TOLERANCE_US else 0
 
@@ -211,7 +212,7 @@ class GarbageCollector:
             self._next_orphan_check_at[topic.uid] = now + self._settings.orphan_check_interval_us
             await self._collect_orphans(managed, topic)
         if now >= self._next_uploads_check_at.setdefault(topic.uid, now + self._settings.orphan_check_interval_us):
-            clocks = await self.filer_clock.read()
+            clocks = await self._filer_clock.read()
             written = self._written_uploads(topic, clocks)
             if managed.layout is not None and all(
                 (it.primary.incarnation, it.name) in written for it in managed.layout.segments
@@ -233,7 +234,7 @@ class GarbageCollector:
                 self._record_removals(managed, topic, verdict.removals, clocks.leader, "retention")
         else:
             managed.retention_held = {}
-        clocks, grace_us = await self.filer_clock.read(), self._settings.removed_files_grace_us
+        clocks, grace_us = await self._filer_clock.read(), self._settings.removed_files_grace_us
         removed = managed.removed_segments.values()
         if any(segment.files and age_of_removal(segment, clocks) >= grace_us for segment in removed):
             done, count = await self._store.run(delete_files, topic, clocks, self._settings, self._retry_policy)
@@ -250,13 +251,13 @@ class GarbageCollector:
         This process may be paused in between. A group that begins during a pause is unknown to it if it read the groups
         before. So nothing that expires during the pause may be removed.
         """
-        clocks = await self.filer_clock.read()
+        clocks = await self._filer_clock.read()
         known = await self._store.run(read_consistent, topic)
         return clocks, known, await self._groups.states(managed, topic)
 
     async def _check_pins(self, topic: Topic) -> None:
         """Ends expired pins also while there is nothing to delete, and counts the others for the metrics."""
-        clocks, max_age_us = await self.filer_clock.read(), self._settings.max_pin_age_us
+        clocks, max_age_us = await self._filer_clock.read(), self._settings.max_pin_age_us
         self.pinned[topic.name] = await self._store.run(end_expired_pins, topic, clocks, max_age_us, self._retry_policy)
 
     def _record_held(self, managed: ManagedTopic, topic: Topic, retained: Mapping[str, list[str]]) -> None:
@@ -325,7 +326,7 @@ class GarbageCollector:
 
     async def _collect_orphans(self, managed: ManagedTopic, topic: Topic) -> None:
         changes = managed.index_changes
-        before = _date((await self.filer_clock.read()).earliest - self._settings.orphan_grace_us)
+        before = _date((await self._filer_clock.read()).earliest - self._settings.orphan_grace_us)
         found = await self._store.run(collect_orphaned_files, topic, before)
         if managed.topic is not None and managed.topic.uid == topic.uid and managed.index_changes == changes:
             managed.manifests_named(found.named)  # also those of other processes' compactions
@@ -391,7 +392,7 @@ class GarbageCollector:
         if now >= self._next_deletion_check_at:
             self._next_deletion_check_at = now + self._settings.retention_interval_us
             grace_us, scan = self._settings.deleted_topics_grace_us, DocumentScan()
-            clocks = await self.filer_clock.read()  # before the topics that live, as this process may be paused
+            clocks = await self._filer_clock.read()  # before the topics that live, as this process may be paused
             for it in await self._store.run(
                 collect_deleted_topics,
                 self._live_topics(),

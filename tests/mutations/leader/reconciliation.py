@@ -310,7 +310,7 @@ MUTATIONS = (
         "operator/smq_operator/cleanup/garbage_collection.py",
         "        return clocks, known, await self._groups.states(managed, topic)\n",
         "        groups = await self._groups.states(managed, topic)\n"
-        "        return await self.filer_clock.read(), known, groups\n",
+        "        return await self._filer_clock.read(), known, groups\n",
         (f"{TEST_PAUSED}::test_what_expires_during_the_pause_stays_for_groups_that_begin_in_it",),
     ),
     Mutation(

@@ -126,7 +126,7 @@ def read_the_groups_before_what_expires(patch: Patch) -> None:
     """Retention knows every group that has begun before the time by which it judges, also after a pause."""
 
     async def read_state(self: GarbageCollector, managed: Any, topic: Any) -> Any:
-        groups, clocks = await self._groups.states(managed, topic), await self.filer_clock.read()
+        groups, clocks = await self._groups.states(managed, topic), await self._filer_clock.read()
         return clocks, None, groups
 
     def remove_expired(store: Any, topic: Any, known: Any, *more: Any) -> Any:

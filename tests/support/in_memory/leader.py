@@ -205,6 +205,11 @@ class LeaderInMemory:
                     continue
 
 
+def count_of(managed: ManagedTopic) -> int | None:
+    """How many messages the topic holds, as the leader knows it."""
+    return managed.message_count(managed.readable_ends())
+
+
 @asynccontextmanager
 async def running_leader(*leaders: LeaderInMemory, report_seconds: float = 0.02) -> AsyncIterator[None]:
     """Runs the leaders, with a report of each broker every ``report_seconds``, until the block ends."""

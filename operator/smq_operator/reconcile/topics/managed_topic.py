@@ -238,11 +238,11 @@ class ManagedTopic:
                 ends[segment.name] = outcome.end
         return {it.name: ends[it.name] for it in self.layout.segments if it.name in ends}
 
-    def message_count(self) -> int | None:
-        """How many messages the topic holds; None while the end of a segment is unknown."""
+    def message_count(self, ends: Mapping[str, int]) -> int | None:
+        """How many messages the topic holds with these :meth:`readable_ends`; None while one is unknown."""
         if self.layout is None or not self.index_read:
             return None
-        ends, living = self.readable_ends(), [it.name for it in self.layout.segments if it.name not in self.sealed]
+        living = [it.name for it in self.layout.segments if it.name not in self.sealed]
         if any(name not in ends for name in living):
             return None
         # Not summed at each call, because an index may have a hundred thousand entries.

@@ -73,7 +73,7 @@ def make(
 async def test_what_expires_during_the_pause_stays_for_groups_that_begin_in_it() -> None:
     store = open_store("memory://")
     leader, managed, topic = make(store, (0, 4, 4), begin_group, retention_age=5 * SECOND)
-    await leader.garbage_collector.filer_clock.read()
+    await leader.parts.filer_clock.read()
     await asyncio.sleep(6)  # the first segment is 6 s old by both clocks, the others 2 s by the leader's
     await leader.garbage_collector._apply_retention(managed, topic)
     assert removed(store) == [segment_name(0)]

@@ -21,7 +21,7 @@ from support import virtual_time
 from support.data.clocks import leader_at
 from support.data.sealed_topic import HOLDER, make_topic, segment_name
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
+from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, count_of, running_leader
 from support.waiting import wait_until
 
 SECOND = 1_000_000
@@ -122,10 +122,10 @@ async def test_the_leader_plans_a_trim_and_refuses_the_future() -> None:
         (first,) = managed.layout.segments
         fleet.write(managed.layout.uid, first, 30)
         await leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name]))
-        await wait_until(lambda: managed.message_count() == 30 and first.name in managed.sealed, what="the roll")
+        await wait_until(lambda: count_of(managed) == 30 and first.name in managed.sealed, what="the roll")
         (successor,) = managed.layout.segments
         fleet.write(managed.layout.uid, successor, 1)  # which has read the seal of its predecessor then
-        await wait_until(lambda: managed.message_count() == 31, what="the report")
+        await wait_until(lambda: count_of(managed) == 31, what="the report")
 
         with pytest.raises(RpcAborted, match="a time that has passed"):
             await leader.call("TrimTopic", lpb.TrimTopicRequest(topic="t", before=virtual_time.now() + 61 * SECOND))
@@ -134,11 +134,11 @@ async def test_the_leader_plans_a_trim_and_refuses_the_future() -> None:
         reply = await leader.call("TrimTopic", request)
         assert isinstance(reply, lpb.TrimTopicReply)
         assert [(it.segment, it.messages) for it in reply.removed] == [(first.name, 30)]
-        assert managed.message_count() == 31
+        assert count_of(managed) == 31
 
         # A client whose clock is ahead says "now", and stops waiting. What the filer has lost, the leader has too.
         request = lpb.TrimTopicRequest(topic="t", before=virtual_time.now() + SECOND)
         waiting = asyncio.ensure_future(leader.call("TrimTopic", request))
         await asyncio.sleep(0)
         waiting.cancel()
-        await wait_until(lambda: managed.message_count() == 1, what="the removal")
+        await wait_until(lambda: count_of(managed) == 1, what="the removal")

@@ -84,6 +84,7 @@ def metrics(leader: LeaderInMemory) -> str:
         parts.registry,
         parts.decisions,
         parts.loop,
+        parts.filer_clock,
         parts.garbage_collector,
         parts.manifests,
         parts.merger,

@@ -22,6 +22,7 @@ def exposed(leader: LeaderInMemory) -> str:
         leader.registry,
         leader.decisions,
         leader.loop,
+        leader.parts.filer_clock,
         leader.garbage_collector,
         leader.parts.manifests,
         leader.parts.merger,
@@ -41,7 +42,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     platform.add_topic("default/t")
     leader = LeaderInMemory(platform, fleet, store)
     async with running_leader(leader):
-        await wait_until(lambda: leader.decisions.recent and leader.garbage_collector.filer_clock.skew_us is not None)
+        await wait_until(lambda: leader.decisions.recent and leader.parts.filer_clock.skew_us is not None)
         await leader.groups.join("default/t", "g", "a", "earliest", 0)
         await wait_until(lambda: leader.parts.group_lags.reports.get("default/t"))
         leader.tasks.record_failure("cleanup", ValueError("broken"))
