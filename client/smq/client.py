@@ -172,7 +172,7 @@ class Client:
         epoch: takes this epoch of ``producer_id`` in place of the next one. Refused if another process has taken it
             or a later one. For programs that count their starts themselves.
         max_inline_bytes: on a topic without a schema, ``send`` uploads the value of a larger message to the filer as a
-            separate object (docs/producers.md). None means as much as a broker takes in one batch, about 16 MiB.
+            separate object (docs/large-data.md). None means as much as a broker takes in one batch, about 16 MiB.
 
         Raises UnknownTopic, Unavailable, InvalidRequest, ProducerFenced.
         """
@@ -357,7 +357,7 @@ class Client:
         """Publishes all rows of files or of a table, or none of them, and returns when they are in the log.
 
         A version is published once, whatever crashes and however often it is tried: repeat the call with the same
-        version after an error. docs/producers.md says what exactly is promised.
+        version after an error. docs/large-data.md says what exactly is promised.
 
         app: names the program whose versions are counted, up to 128 characters.
         version: 0 or more, and higher than the app's last one; gaps are allowed. For one that is not higher the receipt

@@ -334,7 +334,7 @@ class Producer:
 
         With ``by_reference`` the rows go to the filer as Parquet files, and the brokers get references to these, which
         costs them nearly nothing. This returns when all files are uploaded; then they are published. The order among
-        this producer's messages is the same. ``auto`` does so for large tables. docs/producers.md says when it pays.
+        this producer's messages is the same. ``auto`` does so for large tables. docs/large-data.md says when it pays.
 
         Raises SchemaMismatch (``expected`` is the schema), InvalidRequest (no such key column), MessageTooLarge,
         Overloaded, ProducerFenced, by reference also StoreUnavailable, and then nothing was sent. The delivery of a

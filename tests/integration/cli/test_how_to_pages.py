@@ -135,7 +135,7 @@ def test_the_message_of_the_page_about_json_lines(leader: str, topic: str) -> No
 
 @pytest.fixture
 def producers(client: smq.Client, leader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the blocks of the page about producers use: names, files in the current folder, and two topics."""
+    """What the blocks of the pages about producers and large data use: names, files in the folder, and two topics."""
     monkeypatch.chdir(tmp_path)
     for topic, *columns in (["produced"], ["produced-images"], ["produced-rows", "--column", "carrier:string"]):
         if run_smq("topic", "describe", topic, leader=leader).code != 0:
@@ -158,12 +158,12 @@ def producers(client: smq.Client, leader: str, tmp_path: Path, monkeypatch: pyte
     }
 
 
-PRODUCER_BLOCKS = fenced("docs/producers.md", "python")
+PRODUCER_BLOCKS = [block for page in ("producers", "large-data") for block in fenced(f"docs/{page}.md", "python")]
 PRINTS = {"for batch in consumer": 2, 'with client.consumer("images"': 1, "delivery = producer.publish_files": 2}
 
 
 @pytest.mark.parametrize("number", range(len(PRODUCER_BLOCKS)))
-def test_the_page_about_producers(producers: dict[str, Any], number: int) -> None:
+def test_the_pages_about_producers_and_large_data(producers: dict[str, Any], number: int) -> None:
     code = renamed(PRODUCER_BLOCKS[number], {"events": "produced", "images": "produced-images"})
     code = code.replace('f"events-', 'f"produced-').replace("events-*.parquet", "produced-*.parquet")
     prints = next((n for start, n in PRINTS.items() if PRODUCER_BLOCKS[number].startswith(start)), 0)
