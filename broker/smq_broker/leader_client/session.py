@@ -80,6 +80,7 @@ class LeaderSession:
         self.others_drain: bool | None = None
         """Whether another broker drains, from the last answer of a leader; None before the first answer."""
         self.answered_at = time.monotonic()
+        self._last_answer = leader_pb.BrokerReportReply()
 
     def leaders(self) -> list[str]:
         """The known addresses of leaders, the current one first."""
@@ -145,6 +146,8 @@ class LeaderSession:
                 unresponsive=unresponsive,
                 leaving=self._leaving(),
                 recovered=self._reporter.recovered_incarnations(),
+                last_leader=self._last_answer.leader,
+                last_answer=self._last_answer.answer,
             )
             leader = self._leaders[self._leader_index % len(self._leaders)]
             try:
@@ -158,6 +161,9 @@ class LeaderSession:
             self.answered_at = time.monotonic()
             self._watcher.set_assigned_segments(reply.assigned)
             self.others_drain = reply.others_drain
+            if reply.leader != self._last_answer.leader:
+                self._report_due.set()  # the next report proves to this leader that former incarnations have ended
+            self._last_answer = reply
             if reply.drain:
                 self._registry.drain()
             if reply.may_leave and report.leaving:

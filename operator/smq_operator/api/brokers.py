@@ -102,7 +102,14 @@ class BrokerService:
         may_leave = may_leave and not any(self.assignments.segments_of(incarnation) for incarnation in held)
         may_leave = may_leave and not any(self.topic_deletions.blocks_leaving(incarnation) for incarnation in held)
         others = any(self._is_draining(other) for other in self.registry.all() if other is not broker)
-        return lpb.BrokerReportReply(may_leave=may_leave, assigned=assigned, others_drain=others, drain=broker.draining)
+        return lpb.BrokerReportReply(
+            may_leave=may_leave,
+            assigned=assigned,
+            others_drain=others,
+            drain=broker.draining,
+            leader=self.registry.leader,
+            answer=self.registry.next_answer(),
+        )
 
     def _is_draining(self, broker: Broker) -> bool:
         """Whether segments still have to move from it. A broker without segments has finished draining."""

@@ -195,15 +195,24 @@ class GroupCoordinator:
         return found[0].positions if found is not None else {}
 
     async def states(self, managed: ManagedTopic, topic: Topic) -> list[GroupProgress]:
-        """The progress of all groups of a topic, with durable positions only. Raises StoreUnavailable."""
+        """The progress of all groups of a topic, with durable positions only. Raises StoreUnavailable.
+
+        A group that another leader has loaded since is unloaded here: what this leader knew of it may have been set
+        back, and retention would remove what the group reads again.
+        """
         scan = DocumentScan()
-        known = await self._store.run(_read_all, topic, scan)
+        known, generations = await self._store.run(_read_all, topic, scan)
         if not self._quarantine_of(topic).update(scan):
             raise StoreUnavailable(next(iter(scan.unavailable.values())))
-        for (owner, name), it in self._groups.items():
-            if owner == topic.name and it.managed is managed and it.topic.uid == topic.uid:
-                last_active_at = None if it.group.members else max(it.written_at, it.used_at)
-                known[name] = GroupProgress(name, dict(it.group.positions), last_active_at)
+        for (owner, name), it in list(self._groups.items()):
+            if owner != topic.name or it.managed is not managed or it.topic.uid != topic.uid:
+                continue
+            if generations.get(name, 0) > it.group.generation:
+                self._drop(it, self._ownership_lost(it, f"its file has generation {generations[name]}"))
+                known[name] = replace(known[name], last_active_at=None)
+                continue
+            last_active_at = None if it.group.members else max(it.written_at, it.used_at)
+            known[name] = GroupProgress(name, dict(it.group.positions), last_active_at)
         if self._members_unknown_for(REJOIN_TIME) > 0:
             return [replace(it, last_active_at=None) for it in known.values()]
         return list(known.values())
@@ -400,6 +409,10 @@ class GroupCoordinator:
             it.group.update(it.managed.nodes(), now, it.managed.removed_intervals)
             it.dag_version = known
 
+    def _ownership_lost(self, it: LoadedGroup, because: str) -> StaleGeneration:
+        log.warning("group.ownership_lost", topic=it.topic.name, group=it.group.name, message=because)
+        return StaleGeneration(f"group {it.group.name} is served by another leader: join again")
+
     def _unload(self, it: LoadedGroup) -> None:
         """Unloads a group without members and without anything to write. It is still known."""
         self._drop(it, Conflict("not used"))
@@ -427,9 +440,7 @@ class GroupCoordinator:
                 it.waiters_in_flight, it.waiters = it.waiters, []
                 await self._write_once(it)
         except (Conflict, UnknownTopic) as error:
-            log.warning("group.ownership_lost", topic=it.topic.name, group=it.group.name, message=error.message)
-            why: Exception = StaleGeneration(f"group {it.group.name} is served by another leader: join again")
-            self._drop_with_write(it, why)
+            self._drop_with_write(it, self._ownership_lost(it, error.message))
         except BaseException:
             self._drop_with_write(it, Unavailable("the leader stopped to write the group's positions: commit again"))
             raise
@@ -533,12 +544,12 @@ def _snapshot(it: LoadedGroup) -> GroupSnapshot:
     )
 
 
-def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, GroupProgress]:
-    """The groups that have a file. A group without a time of last activity counts as active.
+def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> tuple[dict[str, GroupProgress], dict[str, int]]:
+    """The groups that have a file, and the generations there. A group without a time of last activity is active.
 
     A group whose file cannot be read counts as active and has read nothing, so retention keeps everything for it.
     """
-    states = {}
+    states, generations = {}, {}
     for name in files.list_groups(store, topic.name, topic.uid):
         states[name] = GroupProgress(name, {}, None)
         with scan.document(paths.group(topic.name, topic.uid, name)):
@@ -547,7 +558,8 @@ def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, Group
                 del states[name]
             else:
                 states[name] = GroupProgress(name, found[0].positions, found[0].last_active_at or None)
-    return states
+                generations[name] = found[0].generation
+    return states, generations
 
 
 def _resolve(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:

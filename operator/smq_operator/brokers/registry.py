@@ -1,8 +1,9 @@
 """The registry of brokers: one entry per incarnation, updated by reports, termination proofs and liveness probes.
 
 It exists in memory only. An incarnation is ALIVE while it reports. It is SUSPECT when its reports stop, or when a probe
-confirms a peer's report that it is unreachable. A process that has ended, as the platform proves or a newer incarnation
-of the same broker by registering, never reports again. Its journal may outlive it:
+confirms a peer's report that it is unreachable. A process that has ended, as the platform or a newer incarnation of the
+same broker proves, never reports again. Of two incarnations the newer one is the one that got an answer which the
+leader gave after it knew the other: a report that arrives late shows nothing. The journal may outlive the process:
 
 - It is ENDED until the next incarnation of the broker reports whether it has the journal.
 - It is RECOVERED while that one lists it, and can seal in its place. It is SUSPECT when that one is.
@@ -14,6 +15,7 @@ little CPU would fail over again and again, which costs the CPU that it lacks.
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -77,6 +79,10 @@ class Broker:
     """The newer incarnation that reported that it has this one's journal."""
     recovered: frozenset[str] = frozenset()
     """The former incarnations whose journals this one has."""
+    registered_after: int = 0
+    """The number of the last answer before its first report."""
+    superseded_others: bool = False
+    """Whether every other known incarnation of its broker is gone, or has its journal here."""
     reports_foreign_segments: bool = False
     """Its last report named segments that layouts give to others."""
     _accepting_segments: tuple[pb.BrokerStatus, frozenset[tuple[str, str]]] | None = None
@@ -140,6 +146,8 @@ class BrokerRegistry:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
+        self.leader = uuid.uuid4().hex
+        self._answers = 0
         self._brokers: dict[str, Broker] = {}
         self._fully_known_layouts: dict[str, Layout] = {}
         """By uid: layouts all of whose replicas are registered."""
@@ -149,7 +157,9 @@ class BrokerRegistry:
     # ---- updates
 
     def report(self, report: lpb.BrokerReport, now: int, named: Collection[str] = ()) -> Broker:
-        """Takes a report. The first report of an incarnation registers it, and proves that older ones have ended.
+        """Takes a report. The first one of an incarnation registers it.
+
+        One that names an answer of this leader proves that the incarnations have ended which it knew before the answer.
 
         ``named`` has the incarnations that layouts name.
         Raises WrongIncarnation if the incarnation has ended, and InvalidRequest if the report lacks its name.
@@ -181,24 +191,32 @@ class BrokerRegistry:
         broker.draining = broker.draining or report.leaving or report.status.draining
         recovered = frozenset(report.recovered) - {report.incarnation}
         unregistered = any(it in named and it not in self._brokers for it in recovered)
-        if known is None or recovered != broker.recovered or unregistered:
+        if not broker.superseded_others or recovered != broker.recovered or unregistered:
             broker.recovered = recovered
-            self._update_former(broker, now, named)
+            ran_at = report.last_answer if report.last_leader == self.leader else 0
+            self._update_former(broker, now, ran_at, named)
         return broker
+
+    def next_answer(self) -> int:
+        """The number of the answer to a report."""
+        self._answers += 1
+        return self._answers
 
     def _register(self, report: lpb.BrokerReport, now: int) -> Broker:
         replica = Replica(report.broker, report.incarnation, report.address)
-        broker = self._brokers[report.incarnation] = Broker(replica)
+        broker = self._brokers[report.incarnation] = Broker(replica, registered_after=self._answers)
+        for other in self.named(report.broker):
+            other.superseded_others = False
         if self._platform.is_current_incarnation(report.broker, report.incarnation) is False:
             broker.end("another process runs under its name", now, journal_gone=False)
             for other in self.named(report.broker):
                 current = self._platform.is_current_incarnation(report.broker, other.replica.incarnation)
                 if other is not broker and other.terminated is None and current:
-                    self._update_former(other, now)
+                    self._update_former(other, now, self._answers + 1)
         return broker
 
-    def _update_former(self, newest: Broker, now: int, named: Collection[str] = ()) -> None:
-        """All other incarnations of this broker have ended. It says which journals there still are."""
+    def _update_former(self, newest: Broker, now: int, ran_at: int, named: Collection[str] = ()) -> None:
+        """Ends the incarnations whose journals ``newest`` has, and those known before the answer ``ran_at``."""
         name = newest.replica.broker
         capacity = MAX_FORMER - sum(1 for broker in self._brokers.values() if not broker.status_at)
         for incarnation in sorted(newest.recovered - self._brokers.keys(), key=lambda it: it not in named):
@@ -213,8 +231,10 @@ class BrokerRegistry:
             if former.replica.incarnation in newest.recovered:
                 former.end(f"a newer incarnation of {name} has its journal", now, journal_gone=False)
                 former.journal_holder = newest
-            else:
+            elif former.journal_holder is newest or former.registered_after < ran_at:
                 former.end(f"a newer incarnation of {name} registered without its journal", now, journal_gone=True)
+        others = (it for it in self.named(name) if it is not newest)
+        newest.superseded_others = all(it.gone is not None or it.journal_holder is newest for it in others)
 
     def apply_termination_proofs(self, layouts: Iterable[Layout], now: int) -> list[Broker]:
         """Looks for a termination proof of every incarnation that is not gone; returns those that have one now.

@@ -269,6 +269,14 @@ MUTATIONS = (
         (f"{TEST_GROUPS}::test_a_repeated_commit_with_a_new_position_waits_for_the_write_of_that",),
     ),
     Mutation(
+        "let_retention_believe_a_group_that_another_leader_took",
+        "What a leader knows of a group counts only while the group's file has its generation.",
+        GROUPS,
+        "            if generations.get(name, 0) > it.group.generation:\n",
+        "            if False:\n",
+        (f"{TEST_GROUPS}::test_retention_sees_the_positions_that_another_leader_has_set_back",),
+    ),
+    Mutation(
         "answer_no_commit_of_a_group_that_another_leader_took",
         "Commits that wait are answered when another leader has taken the group.",
         GROUPS,

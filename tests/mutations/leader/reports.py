@@ -7,9 +7,26 @@ from ..mutation import Mutation
 CHECKS = "operator/smq_operator/api/report_checks.py"
 SERVICE = "operator/smq_operator/api/brokers.py"
 TEST = "tests/unit/operator/api/test_report_checks.py"
+TEST_REGISTRY = "tests/unit/operator/brokers/test_registry.py"
 TEST_CHANGES = "tests/unit/operator/api/test_topic_changes.py"
 
 MUTATIONS = (
+    Mutation(
+        "end_a_broker_by_a_report_that_came_late",
+        "Only a process that ran after the leader knew another one shows that the other has ended.",
+        "operator/smq_operator/brokers/registry.py",
+        "former.journal_holder is newest or former.registered_after < ran_at",
+        "former.journal_holder is newest or former.registered_after <= ran_at",
+        (f"{TEST_REGISTRY}::test_a_late_report_of_a_process_that_ended_does_not_end_the_newer_one",),
+    ),
+    Mutation(
+        "believe_an_answer_of_another_leader",
+        "The numbers of another leader's answers show nothing.",
+        "operator/smq_operator/brokers/registry.py",
+        "report.last_answer if report.last_leader == self.leader else 0",
+        "report.last_answer",
+        (f"{TEST_REGISTRY}::test_a_late_report_of_a_process_that_ended_does_not_end_the_newer_one",),
+    ),
     Mutation(
         "answer_with_an_earlier_question",
         "A question about a segment's end is answered by what its broker says after that question.",

@@ -46,6 +46,8 @@ class FakeBroker:
     journal_damaged: bool = False
     journal_whole: bool = True
     journal_problem: str = ""
+    last_answers: dict[str, int] = field(default_factory=dict)
+    """By leader: the number of its last answer to a report."""
     held: dict[tuple[str, str], SegmentReplica] = field(default_factory=dict)
     never: set[tuple[str, str]] = field(default_factory=set)
     topics: dict[tuple[str, str], Topic] = field(default_factory=dict)
@@ -128,7 +130,8 @@ class FakeBroker:
             ],
         )
 
-    def report(self) -> lpb.BrokerReport:
+    def report(self, leader: str = "") -> lpb.BrokerReport:
+        """The next report to the leader with that process id."""
         return lpb.BrokerReport(
             protocol=PROTOCOL,
             broker=self.replica.broker,
@@ -136,6 +139,8 @@ class FakeBroker:
             address=self.replica.address,
             status=self.status(),
             recovered=list(self.recovered),
+            last_leader=leader,
+            last_answer=self.last_answers.get(leader, 0),
         )
 
 

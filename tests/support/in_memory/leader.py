@@ -199,8 +199,10 @@ class LeaderInMemory:
         for broker in list(self.fleet.brokers.values()):
             if broker.living and broker.answers:
                 try:
-                    reply = await self.call("Report", broker.report())
-                    broker.draining = broker.draining or (isinstance(reply, lpb.BrokerReportReply) and reply.drain)
+                    reply = await self.call("Report", broker.report(self.registry.leader))
+                    assert isinstance(reply, lpb.BrokerReportReply)
+                    broker.last_answers[reply.leader] = reply.answer
+                    broker.draining = broker.draining or reply.drain
                 except (RpcAborted, SmqError):
                     continue
 

@@ -65,6 +65,8 @@ class SimulatedBroker:
         self._recover()
         self.leaving = False
         self.takes_producers = True
+        self.last_answers: dict[str, int] = {}
+        """By leader: the number of its last answer to a report."""
         self._leader_seen_at = self.world.now
         self._layout: tuple[Any, int] = (None, -SECOND)
         self._leaders = history.leader_addresses
@@ -291,6 +293,7 @@ class SimulatedBroker:
                 load,
                 self._has_unwritten(),
                 frozenset(self.recovered),
+                dict(self.last_answers),
             )
             for leader in self._leaders:
                 self.network.call(self.process, leader, "report", report, timeout=SECOND).then(self._answered)
@@ -338,7 +341,8 @@ class SimulatedBroker:
     def _answered(self, answer: Any) -> None:
         if answer.error is None and self.process.alive and not self.process.paused:
             self._leader_seen_at = self.world.now
-            may_leave, named = answer.value
+            may_leave, named, *numbers = answer.value
+            self.last_answers |= dict(numbers)
             if may_leave and self.leaving:
                 self.checker.may_leave(self)
                 self._exit()

@@ -173,7 +173,7 @@ class ProcessLeader:
     # ---- calls
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
-        name, incarnation, address, leaving, _, _, unresponsive, status, _, _ = report
+        name, incarnation, address, leaving, _, _, unresponsive, status, _, _, answers = report
         message = lpb.BrokerReport(
             protocol=PROTOCOL,
             broker=name,
@@ -184,10 +184,12 @@ class ProcessLeader:
             leaving=leaving,
             status=status,
             unresponsive=list(unresponsive),
+            last_leader=self.parts.registry.leader,
+            last_answer=answers.get(self.parts.registry.leader, 0),
         )
         reply = yield self.loop.start(self._call(self.service.Report(message, _SimulatedServicerContext())))
         named = set(reply.assigned) if self.parts.topics.all_layouts_known else None
-        return reply.may_leave, named
+        return reply.may_leave, named, (reply.leader, reply.answer)
 
     def on_join(self, group: str, member: str, generation: int) -> Steps:
         return (yield self.loop.start(self._join(group, member, generation)))

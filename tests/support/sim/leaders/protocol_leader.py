@@ -73,7 +73,7 @@ class SimulatedLeader:
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
         """Takes a broker's report. Returns whether the broker may leave, and the segments of the layout."""
-        name, incarnation, address, leaving, held, watermarks, unresponsive, _, unwritten, recovered = report
+        name, incarnation, address, leaving, held, watermarks, unresponsive, _, unwritten, recovered, _ = report
         self.last_reports[incarnation] = LastReport(
             Replica(name, incarnation, address), self.clock(), leaving, held, recovered
         )

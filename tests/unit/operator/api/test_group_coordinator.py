@@ -203,3 +203,24 @@ async def test_a_member_that_sends_nothing_after_a_pause_of_the_leader_expires()
         assert "a" in served.members
         await asyncio.sleep(3)
         assert not served.members
+
+
+@virtual_time
+async def test_retention_sees_the_positions_that_another_leader_has_set_back():
+    async with leader_with_group() as (leader, generation, [segment]):
+        await commit(leader, generation, {segment: 0})
+        managed = leader.topics[TOPIC]
+        topic = managed.topic
+        assert topic is not None
+        served = leader.groups.loaded(TOPIC, GROUP)
+        assert served is not None
+        served.reader.advance(segment, 7)
+        found = group_positions.read_positions(leader.store, topic.name, topic.uid, GROUP)
+        assert found is not None
+        newer = CommittedPositions(generation + 1000, {segment: 3}, "another leader", last_active_at=1, epoch="newer")
+        group_positions.put_positions(leader.store, topic.name, topic.uid, GROUP, newer, found[1])
+
+        (state,) = await leader.groups.states(managed, topic)
+
+        assert (dict(state.positions), state.last_active_at) == ({segment: 3}, None), "its members call another leader"
+        assert leader.groups.loaded(TOPIC, GROUP) is None

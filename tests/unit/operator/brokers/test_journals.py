@@ -8,8 +8,9 @@ from smq_core.errors import WrongIncarnation
 from smq_core.model.entities import Durability, Layout, Liveness, Replica
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import Successor, create
-from smq_operator.brokers.registry import GONE_RETENTION_US, REPORT_IN_FLIGHT_US, SUSPECT_AFTER_US, BrokerRegistry
+from smq_operator.brokers.registry import GONE_RETENTION_US, REPORT_IN_FLIGHT_US, SUSPECT_AFTER_US
 from smq_proto.v1 import leader_pb2 as lpb
+from support.in_memory.broker_registry import AnsweringRegistry
 from support.in_memory.leader import FakePlatform
 
 ALIVE, SUSPECT, ENDED, RECOVERED, GONE = Liveness
@@ -20,7 +21,7 @@ class Leader:
 
     def __init__(self) -> None:
         self.platform = FakePlatform()
-        self.registry = BrokerRegistry(self.platform)
+        self.registry = AnsweringRegistry(self.platform)
 
     def report(self, incarnation: str, now: int, *recovered: str) -> None:
         name = incarnation.split("-")[0]
@@ -163,7 +164,7 @@ def test_a_late_report_of_a_process_that_ended_does_not_hide_its_journal(leader:
         def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:
             return incarnation == "a-2"
 
-    leader.registry = BrokerRegistry(Owner())
+    leader.registry = AnsweringRegistry(Owner())
     with pytest.raises(WrongIncarnation):
         leader.report("a-1", 0)
     assert leader.liveness("a-1", 0) is ENDED

@@ -17,6 +17,7 @@ from smq_operator.brokers.registry import (
 )
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
+from support.in_memory.broker_registry import AnsweringRegistry
 from support.in_memory.leader import FakePlatform
 
 
@@ -47,7 +48,7 @@ def platform() -> OwnershipPlatform:
 
 @pytest.fixture
 def registry(platform: OwnershipPlatform) -> BrokerRegistry:
-    return BrokerRegistry(platform)
+    return AnsweringRegistry(platform)
 
 
 def liveness(registry: BrokerRegistry, incarnation: str, now: int) -> Liveness:
@@ -183,3 +184,25 @@ def test_a_report_names_itself(registry: BrokerRegistry, missing):
 
 def test_a_primary_counts_twice():
     assert assigned_work([layout_on("a-1", "b-1"), layout_on("b-1", "c-1")]) == {"a-1": 2, "b-1": 3, "c-1": 1}
+
+
+def test_a_late_report_of_a_process_that_ended_does_not_end_the_newer_one(platform: OwnershipPlatform):
+    registry = BrokerRegistry(platform)
+    registry.report(report("b", "b-2"), 0)
+    answer = registry.next_answer()
+
+    registry.report(report("b", "b-1"), 1)  # sent before b-2 began, while this leader was paused
+
+    assert liveness(registry, "b-2", 2) is Liveness.ALIVE
+    registry.report(report("b", "b-2", last_leader=registry.leader, last_answer=answer), 3)
+    assert liveness(registry, "b-1", 4) is Liveness.ALIVE, "it may be the newer one, by what b-2 has shown"
+    registry.report(report("b", "b-2", last_leader="another", last_answer=registry.next_answer()), 4)
+    assert liveness(registry, "b-1", 5) is Liveness.ALIVE, "another leader gave that answer"
+    registry.report(report("b", "b-2", last_leader=registry.leader, last_answer=registry.next_answer()), 5)
+    assert (liveness(registry, "b-1", 6), liveness(registry, "b-2", 6)) == (Liveness.GONE, Liveness.ALIVE)
+
+
+def test_each_answer_has_a_higher_number_and_another_leader_another_name(platform: OwnershipPlatform):
+    registry = BrokerRegistry(platform)
+    assert registry.next_answer() < registry.next_answer()
+    assert registry.leader != BrokerRegistry(platform).leader
