@@ -1,4 +1,4 @@
-"""A link whose text is the name of a page leads to that page."""
+"""A link leads to a file that exists, and one whose text is the name of a page to that page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+from tools.check_vocabulary import tracked_files
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
 PAGES = {path.stem for path in DOCS.glob("*.md")}
 
 
@@ -24,3 +27,15 @@ def test_a_link_that_names_a_page_leads_there() -> None:
     ]
     wrong = [link for link in links if any(page != link[2].removesuffix(".md") for page in named(link[1]))]
     assert len(links) > 100 and not wrong
+
+
+def test_links_between_files_lead_to_files() -> None:
+    """MkDocs checks those within docs/ too, with their anchors, but nothing checks the others."""
+    links = [
+        (page, target)
+        for page in tracked_files()
+        if page.suffix == ".md"
+        for target in re.findall(r"(?<!`)\]\(((?!https?:)[^)#\s]+)", (ROOT / page).read_text())
+    ]
+    assert len(links) > 200
+    assert not [(page, target) for page, target in links if not (ROOT / page.parent / target).exists()]
