@@ -7,7 +7,7 @@ now and then all the same, for groups that a person restored from a backup.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from smq_core.model.entities import SECOND, Micros, Positions, Topic
 from smq_operator.cleanup.document_scan import DocumentScan
@@ -93,8 +93,6 @@ class IdleGroups:
         found |= {name: it for name, it in now.items() if it is not before.get(name)}
         for name in [name for name in before if name not in now]:
             found.pop(name, None)
-        for name, it in found.items():
-            found[name] = replace(it, generation=max(it.generation, before[name].generation if name in before else 0))
         self._groups[topic.uid] = found
         self._next_scan_at[topic.uid] = self._now() + (RETRY_INTERVAL if scan.unavailable else RESCAN_INTERVAL)
 

@@ -53,7 +53,10 @@ IsHeld = Callable[[Store, Topic, RetryPolicy], bool]
 
 @dataclass(frozen=True, slots=True)
 class ConsistentState:
-    """Index and layout of a living topic, read in this order, neither of which is older than the other."""
+    """Index and layout of a living topic, read in this order, neither of which is older than the other.
+
+    So the layout names no segment that retention has removed.
+    """
 
     index: Index
     layout: Layout
@@ -196,14 +199,8 @@ def delete_files(
     known = read_consistent(store, topic)
     if known is None:
         return [], 0
-    living = {entry.name for entry in known.index.entries}
-    due = [
-        segment
-        for segment in known.index.pending_deletion
-        if age_of_removal(segment, clocks) >= settings.removed_files_grace_us
-        and segment.name not in living
-        and segment.name not in known.layout
-    ]
+    grace_us = settings.removed_files_grace_us
+    due = [it for it in known.index.pending_deletion if age_of_removal(it, clocks) >= grace_us]
     if not due:
         return [], 0
     pinned = end_expired_pins(store, topic, clocks, settings.max_pin_age_us, retry_policy)  # after the index

@@ -369,8 +369,8 @@ MUTATIONS = (
         "delete_files_as_soon_as_their_segment_is_removed",
         "Files stay for a while after their segment was removed, because readers may still read them.",
         RETENTION,
-        "        if age_of_removal(segment, clocks) >= settings.removed_files_grace_us\n        and segment.name",
-        "        if segment.name",
+        "if age_of_removal(it, clocks) >= grace_us]",
+        "if grace_us]",
         (f"{TEST_COLLECTION}::test_files_stay_for_a_while_after_their_segment_was_removed",),
     ),
     Mutation(
