@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import addresses, input_bounds, spark, storage, store_settings
+from . import addresses, concurrency, input_bounds, spark, storage, store_settings
 from .broker import manifests, quiet_segments, replication, requests, segments, shared_streams
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
 from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
@@ -24,6 +24,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "store_settings": store_settings.MUTATIONS,
     "input_bounds": input_bounds.MUTATIONS,
     "addresses": addresses.MUTATIONS,
+    "concurrency": concurrency.MUTATIONS,
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,
     "reports": reports.MUTATIONS,

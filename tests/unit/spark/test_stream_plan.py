@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from pyspark_smq.options import Connection, StreamOptions
+from pyspark_smq.options import Connection, Start, StreamOptions
 from pyspark_smq.planning.stream_plan import IDLE_SECONDS, MAX_IDLE_SECONDS, StreamPlan
 from smq.reading import OpenedTopic, TopicLocation
-from smq_core.model.entities import TopicSchema
+from smq_core.model.entities import Topic, TopicSchema
+from smq_storage.catalog import paths
 from smq_storage.chunks.schemas import chunk_schema
-from smq_storage.object_store.store import StoreSettings
-from support.data.sealed_topic import END, make_topic, segment_name, write_segment
+from smq_storage.object_store.store import Store, StoreSettings
+from support.data.sealed_topic import END, make_topic, put_chain, sealed_entry, segment_name, write_segment
 
 
-def test_a_query_polls_less_often_while_nothing_comes() -> None:
-    settings = StoreSettings("memory://test_a_query_polls_less_often")
+def make_plan(name: str, start: Start, waits: list[float]) -> tuple[StreamPlan, Store, Topic]:
+    """The plan of a query, and its topic with one sealed segment and an open one."""
+    settings = StoreSettings(f"memory://{name}")
     store = settings.open()
     topic = make_topic(store, 1)
     location = TopicLocation(topic.name, topic.uid, settings)
     opened = OpenedTopic(location, topic, chunk_schema(()), "key", TopicSchema(0, ()))
+    options = StreamOptions(Connection(topic.name), start=start, files_only=True)
+    return StreamPlan(options, opened, sleep=waits.append), store, topic
+
+
+def test_a_query_polls_less_often_while_nothing_comes() -> None:
     waits: list[float] = []
-    options = StreamOptions(Connection(topic.name), start="latest", files_only=True)
-    plan = StreamPlan(options, opened, sleep=waits.append)
+    plan, store, topic = make_plan("test_a_query_polls_less_often", "latest", waits)
 
     at = plan.initial()
     for _ in range(6):
@@ -32,3 +38,15 @@ def test_a_query_polls_less_often_while_nothing_comes() -> None:
     assert len(waits) == 6
     assert plan.following(after, None, None) == after
     assert waits[6:] == [IDLE_SECONDS]
+
+
+def test_available_now_reads_nothing_of_segments_that_begin_later() -> None:
+    plan, store, topic = make_plan("test_available_now", "earliest", [])
+    write_segment(store, topic, segment_name(1))  # the open segment
+    at = plan.initial()
+    plan.stop_at_present_ends()
+
+    store.delete(paths.layout(topic.name, topic.uid))
+    put_chain(store, topic, [sealed_entry(0, END), sealed_entry(1, END)])
+    write_segment(store, topic, segment_name(2))
+    assert plan.following(at, None, None).positions == {segment_name(1): END}

@@ -592,7 +592,8 @@ def test_what_a_process_left_that_ended_at_its_beginning_is_removed(brokers: Jou
     unfinished, others = brokers.journal("b1") / "i-0", brokers.journal("b1") / "lost+found"
     for folder in (unfinished, others):
         folder.mkdir()
-    (unfinished / "process.json.tmp").write_text("{")
+        (folder / "process.json.tmp").write_text("{")
+    (others / "of-another-program").touch()
     brokers.write(VALUES)
     brokers.restart()
     names = {it.name for it in brokers.journal("b1").iterdir()}  # a copy

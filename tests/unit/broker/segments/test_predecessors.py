@@ -7,9 +7,12 @@ import threading
 import pytest
 
 from smq_broker.segments import predecessors
-from smq_core.model.entities import Reason, RemovedSegment, SealedSegment, Segment
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_core.errors import ProducerFenced
+from smq_core.model.entities import ChunkInfo, ProducerState, Reason, RemovedSegment, SealedSegment, Segment
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import sealed_index
+from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.broker_parts import BrokerParts
 from support.processes.broker import make_segment, make_topic
@@ -30,7 +33,10 @@ class ThreeSegments:
         self.two.opener.open(self.topic, self.y)
         self.two.seal(self.topic, self.y, [self.z])
         self.two.opener.open(self.topic, self.z)
-        self.waiting = self.one.opener.open(self.topic, self.z)
+
+    def open_z(self) -> HostedSegment:
+        """At its primary, which has nothing else."""
+        return self.one.opener.open(self.topic, self.z)
 
     def _segment(self, number: int, *before: Segment) -> Segment:
         return make_segment(self.topic, self.one.replica, self.two.replica, number=number, predecessors=before)
@@ -51,17 +57,33 @@ def test_it_waits_for_the_predecessor_of_one_that_ended_empty(monkeypatch: pytes
     read = sealed_index.load
     monkeypatch.setattr(sealed_index, "load", lambda *where: (polled.release(), read(*where))[1])
     it = ThreeSegments()
+    waiting = it.open_z()
     for _ in range(3):
         assert polled.acquire(timeout=HANG_GUARD)
-    assert it.waiting.machine.state is ReplicaState.WAITING
-    assert it.waiting.machine.unread_predecessors == {it.x.name}
+    assert waiting.machine.state is ReplicaState.WAITING
+    assert waiting.machine.unread_predecessors == {it.x.name}
     it.one.opener.open(it.topic, it.x)
     it.one.seal(it.topic, it.x, [it.y])
-    eventually(lambda: it.waiting.machine.state is ReplicaState.OPEN)
+    eventually(lambda: waiting.machine.state is ReplicaState.OPEN)
 
 
 def test_it_does_not_wait_for_one_that_retention_has_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predecessors, "INDEX_INTERVAL_SECONDS", 0.0)
     it = ThreeSegments()
+    waiting = it.open_z()
     it.expire_x()
-    eventually(lambda: it.waiting.machine.state is ReplicaState.OPEN)
+    eventually(lambda: waiting.machine.state is ReplicaState.OPEN)
+
+
+def test_it_reads_the_seal_chunk_of_one_that_was_removed_while_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stay for a while, and the seal chunk has the producers' epochs."""
+    monkeypatch.setattr(predecessors, "INDEX_INTERVAL_SECONDS", 0.0)
+    it = ThreeSegments()
+    producers = {"p": ProducerState(epoch=3, last_sequence=4, recent=(0,))}
+    chain = ChunkChain(it.store, it.topic.name, it.topic.uid, it.x.name)
+    chain.put_seal(ChunkInfo(it.x.name, 0, 0, "w", "seal", sealed=True, producers=producers))
+    it.expire_x()
+    waiting = it.open_z()
+    eventually(lambda: waiting.machine.state is ReplicaState.OPEN)
+    with waiting as machine, pytest.raises(ProducerFenced):
+        machine.open_producer(object(), "p", 2)

@@ -378,6 +378,15 @@ def test_a_segment_that_was_removed_meanwhile_is_lost(bench: Bench) -> None:
     assert bench.rest() == [FetchedLoss(3, 6), SegmentEnd(6)]
 
 
+@pytest.mark.parametrize("position", [3, 6])
+def test_only_what_was_not_read_of_a_segment_that_retention_has_removed_is_lost(bench: Bench, position: int) -> None:
+    """The reader did not know that it is sealed."""
+    bench.topic.set_layout([bench.topic.segment(1, predecessors=(bench.segment.name,))])
+    bench.topic.removed = {bench.segment.name: 6}
+    bench.fetch(position)
+    assert bench.rest() == [*([FetchedLoss(3, 6)] if position == 3 else []), SegmentEnd(6)]
+
+
 @pytest.mark.parametrize("altered", [False, True])
 def test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name(bench: Bench, altered: bool) -> None:
     bench.topic.put_chunk(bench.segment, 0, [1, 2])

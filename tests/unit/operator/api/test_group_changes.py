@@ -198,6 +198,18 @@ async def test_the_generation_that_is_shown_never_goes_back():
     assert shown == sorted(shown) and shown[0] > 0, shown
 
 
+@virtual_time
+async def test_two_leaders_never_give_out_the_same_generation() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        first = (await bench.join()).generation
+        await bench.join("b")
+        await bench.leave()  # nobody commits, so the filer has none of the generations that follow
+        last = (await bench.join("b")).generation
+    async with bench.serving(seconds=0):
+        assert first < last < (await bench.join("c")).generation
+
+
 # ---- positions that are set
 
 

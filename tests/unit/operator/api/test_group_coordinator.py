@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from smq_core.errors import StaleGeneration, StoreUnavailable, Unavailable
+from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import group_positions
 from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.store import open_store
@@ -173,6 +174,25 @@ async def test_a_commit_that_waits_for_a_write_is_answered_when_the_leader_stops
             for each in waiting:
                 with pytest.raises(Unavailable, match="commit again"):
                     await asyncio.wait_for(each, GRACE)
+
+
+@virtual_time
+async def test_a_change_waits_for_the_commit_that_is_being_written():
+    with pytest.MonkeyPatch.context() as patch:
+        async with leader_with_group() as (leader, generation, (segment,)):
+            writes = DelayedWrites()
+            writes.install(patch)
+            gate = writes.hold()
+            committed = commit(leader, generation, {segment: 0})
+            await wait_until(lambda: writes.started == 1)
+            await leader.groups.leave(TOPIC, GROUP, "a")
+            request = lpb.SetPositionsRequest(topic="t", group=GROUP, positions={})
+            changed = asyncio.ensure_future(leader.call("SetPositions", request))
+            await asyncio.sleep(1)
+            assert not changed.done(), "the commit is in the filer before it, or never"
+            gate.set()
+            await asyncio.wait_for(asyncio.gather(committed, changed), GRACE)
+            assert writes.written[-1] == {} and leader.groups.loaded(TOPIC, GROUP) is None
 
 
 @pytest.mark.parametrize("first", ["the coordinator", "a heartbeat"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from smq_core.model.entities import Topic, TopicSpec
 from smq_core.reconcile.retention import GroupProgress
+from smq_operator.cleanup.trim import TrimRequest
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_storage.catalog import group_positions, sealed_index
@@ -85,3 +86,17 @@ async def test_segments_that_are_sealed_during_the_pause_make_no_other_one_expir
     leader, managed, topic = make(store, (0, 1, 2), seal_another, retention_age=None, retention_bytes=250)
     await leader.garbage_collector._apply_retention(managed, topic)
     assert removed(store) == [segment_name(0)]
+
+
+@virtual_time.virtual_time
+async def test_what_retention_and_a_trim_remove_at_the_same_time_is_counted_once() -> None:
+    store = open_store("memory://")
+    leader, managed, topic = make(store, (0, 4, 4), lambda store: None, retention_age=5 * SECOND)
+    collector = leader.garbage_collector
+    await collector.filer_clock.read()
+    await asyncio.sleep(6)
+    before = virtual_time.EPOCH + SECOND
+    await asyncio.gather(collector._collect_topic(managed, topic), collector.trim(managed, topic, TrimRequest(before)))
+    assert removed(store) == [segment_name(0)]
+    assert collector.removed[NAME] == 1 and collector.removed_bytes[NAME] == 100
+    assert [it.action for it in leader.decisions.recent] == ["retention"]

@@ -103,6 +103,40 @@ async def test_a_deleted_resource_is_sealed_too():
         assert current is not None and current[0] == "", "brokers answer that it is deleted"
 
 
+@virtual_time
+async def test_a_topic_that_seems_to_live_again_is_not_noted_as_sealed(monkeypatch: pytest.MonkeyPatch):
+    """A list of resources may be older than the deletion."""
+    deletable_topic = DeletableTopic()
+    resource = replace(deletable_topic.platform.topics[TOPIC], uid="of-the-resource")
+    deletable_topic.platform.topics[TOPIC] = resource
+    leader = deletable_topic.leader()
+    async with running_leader(leader):
+        await deletable_topic.open(leader)
+        for broker in deletable_topic.fleet.brokers.values():
+            broker.answers = False
+        del deletable_topic.platform.topics[TOPIC]
+        leader.loop.platform_changed()
+        uid = deletable_topic.uid
+        await wait_until(lambda: read_deleted_topic(deletable_topic.store, uid) is not None)
+        await wait_until(lambda: leader.topic_deletions.blocks_leaving(deletable_topic.hosted[0].config.incarnation))
+
+        with monkeypatch.context() as unread:
+            unread.setattr(adoption, "adopt", raise_unavailable)
+            deletable_topic.platform.topics[TOPIC] = resource
+            leader.loop.platform_changed()
+            await wait_until(lambda: leader.topic_deletions.uid_of(TOPIC) is None)
+            assert len(deletable_topic.appending()) == 2 and not deletable_topic.is_noted()
+            del deletable_topic.platform.topics[TOPIC]
+            leader.loop.platform_changed()
+            for broker in deletable_topic.fleet.brokers.values():
+                broker.answers = True
+            await wait_until(lambda: not deletable_topic.appending() and deletable_topic.is_noted())
+
+
+def raise_unavailable(*args: Any) -> object:
+    raise StoreUnavailable("broken by the test")
+
+
 class HangingDeletion:
     """Lets ``left`` of the effects of a deletion begin. The call that begins the next one hangs for ever.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from smq_core.errors import SmqError
+from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.model.atomic_publish import (
     AppState,
     AtomicFile,
@@ -37,6 +38,7 @@ from smq_storage.catalog.atomic_publishes import change_publishes, read_publishe
 from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoredObject, open_store
+from support import virtual_time
 from support.data import uploads
 from support.data.raw_flight import rows
 from support.data.sealed_topic import make_topic, segment_name
@@ -75,7 +77,7 @@ def file(store: Store) -> AtomicFile:
 
 
 def managed_topic() -> ManagedTopic:
-    return cast(ManagedTopic, SimpleNamespace(topic=TOPIC, deleted=False, unfinished_publishes={}))
+    return cast(ManagedTopic, SimpleNamespace(topic=TOPIC, layout=object(), deleted=False, unfinished_publishes={}))
 
 
 def uploaded(store: Store) -> list[str]:
@@ -103,26 +105,51 @@ def test_a_mistake_is_reported_and_the_publish_is_tried_again(store: Store, monk
     asyncio.run(complete())
 
 
+@virtual_time.virtual_time
+async def test_a_document_that_could_not_be_read_is_read_again_soon() -> None:
+    class UnavailableAtFirst(FailingReads):
+        def get(self, path: str) -> StoredObject:
+            if self.failing:
+                self.failing = False
+                raise StoreUnavailable("broken by the test")
+            return store.get(path)
+
+    store = open_store("memory://")
+    commit_unfinished(store, AtomicFile("u.parquet", "etag", 4, 100, 1, 4))
+    managed = managed_topic()
+    pool = StorePool(cast(Store, UnavailableAtFirst(store)), None)
+    found = PublishCompleter({TOPIC.name: managed}, pool, TaskRunner(), virtual_time.now, RetryPolicy())
+    running = asyncio.ensure_future(found.run())
+    await asyncio.sleep(0.5)
+    assert not managed.unfinished_publishes
+    await asyncio.sleep(2)
+    assert managed.unfinished_publishes == {"etl": 7}
+    running.cancel()
+
+
+def commit_unfinished(store: Store, file: AtomicFile) -> None:
+    def change(step: Callable[[AtomicPublishes], AtomicPublishes]) -> None:
+        change_publishes(store, TOPIC.name, TOPIC.uid, step, RetryPolicy())
+
+    change(lambda it: claim_app(it, "etl", "me", "p", 0))
+    change(lambda it: commit_version(it, "etl", "me", 1, "r", [file], LayoutMark(1, (0,), 1), 7)[0])
+
+
 def test_an_unfinished_publish_is_seen_until_it_is_complete(
     store: Store, file: AtomicFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic has no layout, so nothing can be written."""
     monkeypatch.setattr(completer, "RETRY_SECONDS", 0.0)
-    retry = RetryPolicy()
-
-    def change(step: Callable[[AtomicPublishes], AtomicPublishes]) -> None:
-        change_publishes(store, TOPIC.name, TOPIC.uid, step, retry)
-
-    change(lambda it: claim_app(it, "etl", "me", "p", 0))
-    change(lambda it: commit_version(it, "etl", "me", 1, "r", [file], LayoutMark(1, (0,), 1), 7)[0])
+    commit_unfinished(store, file)
     managed = managed_topic()
 
     async def complete() -> None:
         tasks = TaskRunner()
-        found = PublishCompleter({TOPIC.name: managed}, StorePool(store, None), tasks, lambda: 0, retry)
+        found = PublishCompleter({TOPIC.name: managed}, StorePool(store, None), tasks, lambda: 0, RetryPolicy())
         await found._check(managed, TOPIC)
         assert managed.unfinished_publishes == {"etl": 7}
-        change(lambda it: complete_version(it, "etl", 1, 0))  # as another leader does
+        completed = partial(complete_version, app="etl", epoch=1, now=0)  # as another leader does
+        change_publishes(store, TOPIC.name, TOPIC.uid, completed, RetryPolicy())
         async with asyncio.timeout(HANG_GUARD):
             while not tasks.idle:
                 await asyncio.sleep(0)

@@ -1,0 +1,103 @@
+"""Broken rules of what happens at the same time, of the order of effects, and of what follows a failure between two."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
+TEST_FETCHER = "tests/unit/client/consuming/test_fetcher.py"
+GROUPS = "operator/smq_operator/api/group_coordinator.py"
+TEST_GROUPS = "tests/unit/operator/api/test_group_coordinator.py"
+TEST_CHANGES = "tests/unit/operator/api/test_group_changes.py"
+
+MUTATIONS = (
+    # ---- the leader
+    Mutation(
+        "trim_while_retention_removes",
+        "What retention and a trim remove at the same time is counted once.",
+        "operator/smq_operator/cleanup/garbage_collection.py",
+        "            async with self._removing:\n                await self._apply_retention(managed, topic)\n",
+        "            await self._apply_retention(managed, topic)\n",
+        (
+            "tests/unit/operator/cleanup/test_paused_retention.py::"
+            "test_what_retention_and_a_trim_remove_at_the_same_time_is_counted_once",
+        ),
+    ),
+    Mutation(
+        "note_a_topic_that_seems_to_live_again_as_sealed",
+        "The record of a deletion says that it is sealed only when every segment is.",
+        "operator/smq_operator/cleanup/topic_deletion.py",
+        "        if self._is_live(it.uid):\n            return\n",
+        "",
+        (
+            "tests/unit/operator/cleanup/test_topic_deletion.py::"
+            "test_a_topic_that_seems_to_live_again_is_not_noted_as_sealed",
+        ),
+    ),
+    Mutation(
+        "change_a_group_while_its_file_is_written",
+        "A change of a group waits for the commit that is being written.",
+        GROUPS,
+        "            if it is not None and it.writer is not None and not it.writer.done():\n"
+        "                await asyncio.wait([it.writer])\n"
+        "                it = self._groups.get(key)\n",
+        "",
+        (f"{TEST_GROUPS}::test_a_change_waits_for_the_commit_that_is_being_written",),
+    ),
+    Mutation(
+        "give_out_the_generations_of_the_former_leader",
+        "The generations of two leaders never coincide.",
+        GROUPS,
+        "        generation = next_generation(kept.generation)\n",
+        "        generation = kept.generation + 1\n",
+        (f"{TEST_CHANGES}::test_two_leaders_never_give_out_the_same_generation",),
+    ),
+    Mutation(
+        "count_a_document_that_was_not_read_as_checked",
+        "A document of publishes that could not be read is read again soon.",
+        "operator/smq_operator/publishing/completer.py",
+        '        """Starts what is unfinished in this topic and does not run yet."""\n',
+        "        self._checked_at[topic.uid] = self._now()\n",
+        (
+            "tests/unit/operator/publishing/test_completer.py::"
+            "test_a_document_that_could_not_be_read_is_read_again_soon",
+        ),
+    ),
+    # ---- brokers
+    Mutation(
+        "delete_folders_of_other_programs",
+        "Of a journal's disk, only what a process left that ended at its beginning is deleted.",
+        "broker/smq_broker/journal/folder.py",
+        "if [it.name for it in folder.iterdir()] == [UNFINISHED_PROCESS]:",
+        "if (folder / UNFINISHED_PROCESS).exists():",
+        ("tests/unit/broker/journal/test_journal.py::test_what_a_process_left_that_ended_at_its_beginning_is_removed",),
+    ),
+    Mutation(
+        "forget_the_producers_of_a_removed_predecessor",
+        "A successor reads the seal chunk of its predecessor while there is one, because it has the producers' epochs.",
+        "broker/smq_broker/segments/predecessors.py",
+        "outcomes.read(name) or (outcomes.read_removed(name) if reads_index else None)",
+        "(outcomes.read_removed(name) if reads_index else None) or outcomes.read(name)",
+        (
+            "tests/unit/broker/segments/test_predecessors.py::"
+            "test_it_reads_the_seal_chunk_of_one_that_was_removed_while_there_is_one",
+        ),
+    ),
+    # ---- readers
+    Mutation(
+        "report_a_loss_of_nothing",
+        "A reader that has read a segment to its end has lost nothing when retention removes it.",
+        FETCH_OUTPUT,
+        "        if end is None or end > self.position:\n            self.put_item",
+        "        if end is None or end >= self.position:\n            self.put_item",
+        (f"{TEST_FETCHER}::test_only_what_was_not_read_of_a_segment_that_retention_has_removed_is_lost",),
+    ),
+    Mutation(
+        "read_segments_that_began_after_the_present_ends",
+        "A query with the trigger AvailableNow reads nothing of segments that begin later.",
+        "spark/pyspark_smq/planning/stream_plan.py",
+        "self._target.get(name, 0))",
+        "self._target.get(name, end))",
+        ("tests/unit/spark/test_stream_plan.py::test_available_now_reads_nothing_of_segments_that_begin_later",),
+    ),
+)
