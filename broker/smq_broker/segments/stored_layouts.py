@@ -1,4 +1,4 @@
-"""What the stored layouts say of requests to open and to seal a segment.
+"""What the stored layouts say of requests to open and to seal a segment, and of names in other requests.
 
 Whoever reaches the port can send such a request, and every reader knows names and incarnations. But only the leader
 changes layouts, and it does so before it sends a request. So a request that no layout confirms is not carried out.
@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from smq_broker.runtime.shared_reads import SharedReads
 from smq_core.errors import Unavailable
-from smq_core.model.entities import Layout, Segment, Topic
+from smq_core.model.entities import Layout, Segment, Topic, number_of, range_of, segment_name
+from smq_core.model.names import shown
 from smq_core.model.schema_evolution import schema_of
 from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topics import read_current
@@ -63,6 +64,11 @@ class StoredLayouts:
         if not self._confirms(topic, uid, lambda layout: _is_sealing(layout, segment)):
             raise _no_seal(topic, segment)
 
+    def check_given(self, topic: str, uid: str, segment: str) -> None:
+        """Raises Unavailable unless a segment of this name is in the layout, or was at some time."""
+        if not self._confirms(topic, uid, lambda layout: _has_given(layout, segment)):
+            raise Unavailable(f"the stored layout of {shown(topic)} has never had a segment {shown(segment)}")
+
     def _confirms(self, topic: str, uid: str, confirms: Callable[[Layout], bool]) -> bool:
         with self._lock:
             known = self._known.get((topic, uid))
@@ -102,6 +108,17 @@ def _opens(layout: Layout, topic: Topic, segment: Segment) -> bool:
         segment.schema_version,
         topic.spec.schema,
     )
+
+
+def _has_given(layout: Layout, segment: str) -> bool:
+    if segment in layout:
+        return True
+    try:
+        range_, number = range_of(segment), number_of(segment)
+    except ValueError:
+        return False
+    was_given = 0 <= number < layout.next_number and range_.stop <= layout.partitions
+    return was_given and segment == segment_name(layout.topic, range_, number)
 
 
 def _no_seal(topic: str, segment: str) -> Unavailable:

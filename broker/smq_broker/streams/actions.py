@@ -139,7 +139,10 @@ class Actions:
 
     def _outcome(self, body: object, _: Any) -> Message:
         request = parse(pb.OutcomeRequest, body)
-        outcome, successors = self._sealer.outcome(full_name(request.topic), request.uid, request.segment)
+        topic = full_name(request.topic)
+        if self._registry.find_sealed(request.uid, request.segment) is None:
+            self._layouts.check_given(topic, request.uid, request.segment)
+        outcome, successors = self._sealer.outcome(topic, request.uid, request.segment)
         return outcome_to_pb(outcome, only=request.producer or None, successors=successors)
 
     def _claim(self, body: object, _: Any) -> Message:

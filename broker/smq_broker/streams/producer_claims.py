@@ -8,7 +8,7 @@ from smq_core.model.entities import Micros
 from smq_core.model.names import check_labels, check_name
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.catalog.producer_claims import claim
-from smq_storage.catalog.topics import read_current
+from smq_storage.catalog.topics import read_current_topic
 from smq_storage.object_store.store import Store
 
 MAX_PRODUCER_CHARACTERS = 256
@@ -33,8 +33,8 @@ class ProducerClaims:
         check_identity(request.producer, request.instance)
         if not request.instance:
             raise InvalidRequest("a claim needs the instance of the producer process")
-        current = read_current(self._store, topic)
-        if current is None or current[0] != request.uid:
+        current = read_current_topic(self._store, topic)
+        if current is None or current.uid != request.uid:
             raise UnknownTopic(f"topic {topic} was deleted: create it again and open a new producer", topic=topic)
         epoch = request.epoch if request.HasField("epoch") else None
         now = Micros(self._clock.now())

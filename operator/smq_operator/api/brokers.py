@@ -73,9 +73,8 @@ class BrokerService:
         known = self.registry.get(report.incarnation)
         layouts = self.topics.pending_layouts()
         check_sender(report, self.registry, layouts)
-        if known is None and not self.registry.is_current(report.broker, report.incarnation):
-            for incarnation in require_capacity(self.registry, self.assignments, now):
-                self.effects.forget_broker(incarnation)
+        for incarnation in require_capacity(report, self.registry, self.assignments, now):
+            self.effects.forget_broker(incarnation)
         foreign = drop_foreign_segments(report, self.topics)
         was = None if known is None else (known.liveness(now), known.draining)
         broker = self.registry.report(report, now, named_replicas(layouts).keys() if report.recovered else ())

@@ -22,6 +22,8 @@ MAX_SEGMENTS = 10_000
 MAX_INCARNATIONS = 1_000
 # How many incarnations that report are registered, besides those that the platform knows.
 MAX_BROKERS = 2_000
+# Of the last reports of these incarnations together, which the leader keeps. A report of 1,000 segments has 0.3 MB.
+MAX_REPORTED_BYTES = 32_000_000
 
 
 def check_size(report: lpb.BrokerReport) -> None:
@@ -59,17 +61,29 @@ def check_sender(report: lpb.BrokerReport, registry: BrokerRegistry, layouts: It
             )
 
 
-def require_capacity(registry: BrokerRegistry, assignments: BrokerAssignments, now: int) -> list[str]:
-    """Forgets silent incarnations that no layout names, if there are too many, and returns them.
+def require_capacity(
+    report: lpb.BrokerReport, registry: BrokerRegistry, assignments: BrokerAssignments, now: int
+) -> list[str]:
+    """Forgets silent incarnations that no layout names, if the report would be too much, and returns them.
 
-    Raises Overloaded if that is not enough. Call it before a new incarnation is registered.
+    Raises Overloaded if that is not enough. Reports of processes that the platform knows are never too much.
     """
-    if registry.count_reported() < MAX_BROKERS:
+    if registry.is_current(report.broker, report.incarnation) or not _excess(report, registry):
         return []
     forgotten = assignments.forget_brokers(now, retention_us=SUSPECT_AFTER_US)
-    if registry.count_reported() >= MAX_BROKERS:
-        raise Overloaded(f"{MAX_BROKERS} brokers are registered already: wait until those that are gone are forgotten")
+    if excess := _excess(report, registry):
+        raise Overloaded(f"{excess} already: wait until those that are gone are forgotten")
     return forgotten
+
+
+def _excess(report: lpb.BrokerReport, registry: BrokerRegistry) -> str:
+    """What there is too much of with this report; empty if there is not."""
+    others = registry.unmanaged(besides=report.incarnation)
+    if registry.get(report.incarnation) is None and len(others) >= MAX_BROKERS:
+        return f"{MAX_BROKERS} brokers are registered"
+    if sum(it.status_bytes for it in others) + report.status.ByteSize() > MAX_REPORTED_BYTES:
+        return f"the reports of brokers that the platform does not know have {MAX_REPORTED_BYTES:,} bytes"
+    return ""
 
 
 def drop_foreign_segments(report: lpb.BrokerReport, topics: Mapping[str, ManagedTopic]) -> int:

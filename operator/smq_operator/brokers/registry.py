@@ -59,6 +59,8 @@ class Broker:
     status: pb.BrokerStatus = field(default_factory=pb.BrokerStatus)
     status_at: int = 0
     """When ``status`` arrived. A pause of this process does not change it, unlike ``last_report_at``."""
+    status_bytes: int = 0
+    """The size of ``status``."""
     draining: bool = False
     report_timeout_us: int = SUSPECT_AFTER_US
     """It is suspected when no report arrives for this long."""
@@ -186,7 +188,7 @@ class BrokerRegistry:
         if known is not None and not broker.suspected:
             broker.mark_alive(now)
         broker.last_report_at = broker.status_at = now
-        broker.status = report.status
+        broker.status, broker.status_bytes = report.status, report.status.ByteSize()
         broker.node, broker.zone = report.node, report.zone
         broker.draining = broker.draining or report.leaving or report.status.draining
         recovered = frozenset(report.recovered) - {report.incarnation}
@@ -327,13 +329,13 @@ class BrokerRegistry:
         """Whether the platform knows this incarnation as the process that runs under the broker's name."""
         return self._platform.is_current_incarnation(broker, incarnation) is True
 
-    def count_reported(self) -> int:
-        """How many incarnations have sent reports, besides former ones and those that the platform knows."""
-        return sum(
-            1
-            for broker in self._brokers.values()
-            if broker.status_at and not self.is_current(broker.replica.broker, broker.replica.incarnation)
-        )
+    def unmanaged(self, besides: str) -> list[Broker]:
+        """The incarnations that have sent reports and that the platform does not know, besides this one."""
+        return [
+            broker
+            for incarnation, broker in self._brokers.items()
+            if broker.status_at and incarnation != besides and not self.is_current(broker.replica.broker, incarnation)
+        ]
 
     def get(self, incarnation: str) -> Broker | None:
         return self._brokers.get(incarnation)

@@ -100,9 +100,17 @@ MUTATIONS = (
         "register_any_number_of_brokers",
         "The number of incarnations that no layout names is limited.",
         SERVICE,
-        "in require_capacity(self.registry, self.assignments, now):\n",
+        "in require_capacity(report, self.registry, self.assignments, now):\n",
         "in ():\n",
         (f"{TEST}::test_too_many_brokers_are_refused_until_some_are_gone",),
+    ),
+    Mutation(
+        "keep_reports_of_any_size",
+        "The last reports of brokers that the platform does not know have a size together.",
+        CHECKS,
+        "sum(it.status_bytes for it in others) + report.status.ByteSize() > MAX_REPORTED_BYTES",
+        "report.status.ByteSize() > MAX_REPORTED_BYTES",
+        (f"{TEST}::test_reports_of_strangers_have_a_size_together",),
     ),
     Mutation(
         "register_any_number_of_former_brokers",

@@ -8,17 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from smq_broker.segments import stored_layouts
 from smq_broker.segments.stored_layouts import StoredLayouts
-from smq_core.errors import NotHosted, Unavailable
-from smq_core.model.entities import Durability, Layout, Replica, Segment, Topic
+from smq_core.errors import InvalidRequest, NotHosted, Unavailable, UnknownTopic
+from smq_core.model.entities import ChunkInfo, Durability, Layout, Replica, Segment, Topic
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
 from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.catalog.topics import put_current
+from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.broker_parts import BrokerParts
 from support.processes.broker import make_segment, make_topic
@@ -260,3 +262,62 @@ def test_requests_at_once_share_reads(broker: Broker, monkeypatch: pytest.Monkey
         for it in requested:
             it.result(HANG_GUARD)
     assert reads <= 2
+
+
+def outcome(broker: Broker, segment: str, **of: str) -> Message | None:
+    named = {"topic": broker.topic.name, "uid": broker.topic.uid} | of
+    return broker.parts.action("outcome", pb.OutcomeRequest(segment=segment, **named))
+
+
+def sealed_elsewhere(broker: Broker) -> str:
+    """The name of a segment that another broker has sealed, and that has left the layout."""
+    planned = broker.segment
+    plan_open(broker.store, broker.topic, planned)
+    found = read_layout(broker.store, broker.topic.name, broker.topic.uid)
+    assert found is not None
+    put_layout(broker.store, replace(found[0], next_number=1, segments=(), writer="w"), found[1])
+    info = ChunkInfo(planned.name, 0, 0, writer="w", nonce="n", sealed=True)
+    ChunkChain(broker.store, broker.topic.name, broker.topic.uid, planned.name).put_seal(info)
+    return planned.name
+
+
+def test_the_outcome_of_a_segment_that_left_the_layout_is_answered(broker: Broker) -> None:
+    assert outcome(broker, sealed_elsewhere(broker)) is not None
+
+
+@pytest.mark.parametrize(
+    ("segment", "of"),
+    [
+        ("", {}),
+        ("t-0-1024-1", {}),
+        ("t-0-100000-0", {}),
+        ("t-1024-0-0", {}),
+        ("another-0-16-0", {}),
+        ("../t-0-1024-0", {}),
+        ("t-0-1024-0x", {}),
+        ("t-0-1024-00", {}),
+        ("t-0-1024-0", {"uid": ""}),
+        ("t-0-1024-0", {"uid": "another"}),
+        ("t-0-1024-0", {"topic": "default/another"}),
+        ("t-0-1024-0", {"topic": ".."}),
+    ],
+)
+def test_nothing_is_looked_for_under_a_name_that_no_layout_has_given(
+    broker: Broker, segment: str, of: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing of a whole folder would cost the filer and this broker much, and a stranger nothing."""
+    sealed_elsewhere(broker)
+    searched: list[ChunkChain] = []
+    monkeypatch.setattr(ChunkChain, "read_seal_chunk", searched.append)
+    with pytest.raises((Unavailable, InvalidRequest)):
+        outcome(broker, segment, **of)
+    assert searched == []
+
+
+@pytest.mark.parametrize("uid", ["", "another"])
+def test_no_producer_claims_an_id_of_a_topic_that_does_not_live(broker: Broker, uid: str) -> None:
+    put_current(broker.store, broker.topic.name, "", None)  # as a deletion leaves it
+    request = pb.ClaimProducer(topic=broker.topic.name, uid=uid, producer="p", instance="i")
+    with pytest.raises(UnknownTopic):
+        broker.parts.action("claim", request)
+    assert not list(broker.store.list(f"{broker.topic.name}/"))[1:]

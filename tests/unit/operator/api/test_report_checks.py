@@ -199,3 +199,24 @@ async def test_too_many_brokers_are_refused_until_some_are_gone(monkeypatch: pyt
             return True
 
         await wait_until(accepted, "the silent ones are forgotten")
+
+
+@virtual_time
+async def test_reports_of_strangers_have_a_size_together(monkeypatch: pytest.MonkeyPatch):
+    """The leader keeps the last report of each broker, and anybody may send one under any number of names."""
+    unknown = pb.SegmentReport(topic="default/x", uid="u", segment="s" * 900, state="open")
+    monkeypatch.setattr(report_checks, "MAX_REPORTED_BYTES", 5_000)
+    async with open_topic() as (leader, layout):
+        await leader.call("Report", report_of("m1", unknown))
+        await leader.call("Report", report_of("m2", unknown))
+        await leader.call("Report", report_of("m2", unknown))  # which replaces the former one
+        for broker, segments in (("m1", 5), ("m3", 4)):
+            with pytest.raises(RpcAborted, match="have 5,000 bytes already"):
+                await leader.call("Report", report_of(broker, *[unknown] * segments))
+        platform_knows = {"i-m1": True}
+        monkeypatch.setattr(leader.platform, "is_current_incarnation", lambda _, it: platform_knows.get(it))
+        await leader.call("Report", report_of("m1", *[unknown] * 9))
+        await asyncio.sleep(registries.SUSPECT_AFTER_US / 1e6 + 1)
+        await leader.call("Report", report_of("m3", *[unknown] * 5))
+        assert leader.registry.get("i-m2") is None, "the silent one is forgotten"
+        assert all(leader.registry.get(it.incarnation) is not None for it in layout.segments[0].replicas)
