@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.cluster.binaries import DNS, KUBE, NotBuilt, require
 from e2e.cluster.cluster import Cluster
 from e2e.images import spark as spark_image
 from e2e.images.product import archives
 from e2e.kind.kind import KindCluster
+from e2e.nodes import load_images, require_nodes
 from e2e.release import Release
 from e2e.spark_applications import SparkApplications
 from support.spark.java import HOW_TO_GET_IT, find_java
@@ -36,12 +36,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | Ki
             load_images(kind, archives())
             yield kind
         return
-    try:
-        require(KUBE, DNS)
-    except NotBuilt as missing:
-        pytest.skip(str(missing))
-    if os.geteuid() != 0:
-        pytest.skip("nodes need root")
+    require_nodes()
     with Cluster(tmp_path_factory.mktemp("two-nodes"), nodes=2) as cluster:
         load_images(cluster, archives())
         yield cluster
@@ -71,12 +66,3 @@ def spark(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield applications
     if not os.environ.get("SMQ_E2E"):
         applications.uninstall()
-
-
-def load_images(cluster: Cluster | KindCluster, archives: Iterable[Path]) -> None:
-    """Only what the nodes do not have yet: it takes half a minute for each."""
-    for archive in archives:
-        loaded, state = cluster.folder / f"{archive.name}.loaded", str(archive.stat().st_mtime_ns)
-        if not loaded.exists() or loaded.read_text() != state:
-            cluster.load(archive)
-            loaded.write_text(state)

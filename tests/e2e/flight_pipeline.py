@@ -108,7 +108,7 @@ class PipelineFolder:
     """What a stream writes to the object store: its checkpoint and its table."""
 
     def __init__(self, release: Release, name: str) -> None:
-        address = f"{release.service('smq-seaweedfs')}:8333"
+        address = release.address("smq-seaweedfs", 8333)
         reach = {"endpoint_override": address, "scheme": "http", "region": "us-east-1"}
         self._files = fs.S3FileSystem(anonymous=True, allow_bucket_creation=True, **reach)
         self._files.create_dir(BUCKET)
@@ -228,7 +228,7 @@ def check_compaction(
             eventually(lambda old=before: is_flushed(client, topic, old), what="both segments are flushed", pause=0.2)
         for segment in admin.segments(topic):
             admin.roll(topic, segment.name)
-        filer = f"http://{release.service('smq-seaweedfs')}:8333"
+        filer = f"http://{release.address('smq-seaweedfs', 8333)}"
         store, name = StoreSettings("s3://smq", endpoint=filer).open(), f"{SPACE}/{topic}"
         current = read_current_topic(store, name)
         assert current is not None

@@ -16,6 +16,7 @@ from e2e.cluster.binaries import BIN
 from e2e.cluster.cluster import Cluster
 from e2e.images import product
 from e2e.kind.kind import KindCluster
+from smq_core.model.addresses import join_address
 from support.kube.chart import CHART, merged
 from support.kube.client import KubeClient
 from support.waiting import HANG_GUARD, eventually
@@ -139,18 +140,18 @@ class Release:
 
     def connect(self) -> smq.Client:
         """A client that comes by the leader's Service. The filer's name means nothing outside: it gets its address."""
-        filer = f"http://{self.service('smq-seaweedfs')}:8333"
-        leader = f"{self.service('smq')}:7070"
+        filer = f"http://{self.address('smq-seaweedfs', 8333)}"
+        leader = self.address("smq", 7070)
         return smq.connect(leader, namespace=SPACE, timeout=60, filer_url="s3://smq", filer_endpoint=filer)
 
-    def connect_outside(self) -> smq.Client:
+    def connect_outside(self, family: int = 0) -> smq.Client:
         """A client that has only the address of the external Service."""
-        return smq.connect(via=f"{self.service('smq-external')}:7072", namespace=SPACE, timeout=60)
+        return smq.connect(via=self.address("smq-external", 7072, family), namespace=SPACE, timeout=60)
 
-    def service(self, name: str) -> str:
-        """The address of a Service of the release."""
-        named = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": SPACE}}
-        return str(self.kube.get(named)["spec"]["clusterIP"])
+    def address(self, service: str, port: int, family: int = 0) -> str:
+        """Where a port of a Service of the release is; of two families, the first is the cluster's main one."""
+        named = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": service, "namespace": SPACE}}
+        return join_address(self.kube.get(named)["spec"]["clusterIPs"][family], port)
 
     def topic(self, name: str, **spec: Any) -> dict[str, Any]:
         """Applies a Topic and waits until it is Ready; returns it as the API server has it."""

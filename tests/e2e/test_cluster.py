@@ -13,11 +13,12 @@ import yaml
 
 from e2e.cluster.base_image import NAME as BASE
 from e2e.cluster.base_image import python_base
-from e2e.cluster.binaries import BIN, DNS, KUBE, NotBuilt, require
+from e2e.cluster.binaries import BIN
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import PROGRAMS
 from e2e.cluster.daemons import Daemons, dying_with
 from e2e.cluster.image import DockerArchive
+from e2e.nodes import require_nodes
 from support.kube.client import KubeClient, documents
 from support.waiting import eventually
 
@@ -67,12 +68,7 @@ QUERY = (
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        require(KUBE, DNS)
-    except NotBuilt as missing:
-        pytest.skip(str(missing))
-    if os.geteuid() != 0:
-        pytest.skip("nodes need root")
+    require_nodes()
     with Cluster(tmp_path_factory.mktemp("cluster"), nodes=2) as cluster:
         yield cluster
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from e2e.conftest import load_images
 from e2e.flight_pipeline import MINUTES, STREAM_SETTINGS, all_rows, check_compaction, flight_stream
 from e2e.images import spark_operator as image
+from e2e.nodes import load_images
 from e2e.release import Release, unique
 from e2e.spark_applications import SparkApplications
 from e2e.spark_operator import SparkOperator

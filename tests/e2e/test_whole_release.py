@@ -41,9 +41,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800 + 300 
 @contextmanager
 def client_processes(release: Release, topic: str, folder: Path) -> Iterator[ClientProcesses]:
     """Two writers, one of them with an id, a reader and a member of a group."""
-    filer = {"SMQ_FILER_URL": "s3://smq", "SMQ_FILER_ENDPOINT": f"http://{release.service('smq-seaweedfs')}:8333"}
+    filer = {"SMQ_FILER_URL": "s3://smq", "SMQ_FILER_ENDPOINT": f"http://{release.address('smq-seaweedfs', 8333)}"}
     start = partial(subprocess.Popen, env=os.environ | filer)
-    clients = ClientProcesses(folder, f"{release.service('smq')}:7070", f"{SPACE}/{topic}", start)
+    clients = ClientProcesses(folder, release.address("smq", 7070), f"{SPACE}/{topic}", start)
     try:
         for number in range(2):
             clients.start_writer(f"w{number}", PER_SECOND, with_id=bool(number))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import ipaddress
 import json
 import subprocess
 from collections.abc import Sequence
@@ -34,7 +36,7 @@ class Authority:
 
     def server(self, name: str, common_name: str, addresses: Sequence[str]) -> None:
         """A certificate for these addresses and names."""
-        names = ",".join(f"IP:{a}" if a[0].isdigit() else f"DNS:{a}" for a in addresses)
+        names = ",".join(f"{'IP' if _is_ip(address) else 'DNS'}:{address}" for address in addresses)
         self._leaf(name, f"/CN={common_name}", ["extendedKeyUsage=serverAuth", f"subjectAltName={names}"])
 
     def client(self, name: str, subject: str) -> None:
@@ -85,6 +87,12 @@ class Authority:
         files = ["-keyout", str(self.key(name)), "-out", str(self.certificate(name))]
         config = ["-config", str(self.folder / "openssl.cnf"), "-subj", subject, "-days", "3650"]
         _openssl("req", "-x509", *_KEY, *files, *config, *signer, *added)
+
+
+def _is_ip(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(address))
+    return False
 
 
 def _openssl(*arguments: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from .binaries import DNS, IMAGES, KUBE, require
 from .control_plane import ControlPlane
 from .daemons import Daemons, NotReady, wait_until
 from .image import DockerArchive
-from .network import ClusterNetwork
+from .network import IPV4, ClusterNetwork
 from .node import Node
 
 HERE = Path(__file__).parent
@@ -22,16 +23,19 @@ HERE = Path(__file__).parent
 class Cluster:
     """``nodes`` real nodes on one machine (they need root); without any, only the API and its controllers.
 
+    ``versions`` of the Internet Protocol are what nodes, Pods and Services have addresses of, the main one first.
     With ``attached`` everything dies with the thread that started it; otherwise it lives until :meth:`down`, which
     another process may call too. Raises NotBuilt, and NotReady with the end of the logs.
     """
 
-    def __init__(self, folder: Path, nodes: int = 0, *, attached: bool = True) -> None:
+    def __init__(
+        self, folder: Path, nodes: int = 0, *, attached: bool = True, versions: tuple[int, ...] = (IPV4,)
+    ) -> None:
         require(*((KUBE, DNS) if nodes else (KUBE,)))
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.daemons = Daemons(folder, attached=attached)
-        self._network = self._claim() if nodes else self._claimed()
+        self._network = self._claim(versions) if nodes else self._claimed()
         self.control_plane = ControlPlane(folder, self.daemons, self._network)
         self.nodes = [Node(n, self.control_plane, self._network) for n in range(1, nodes + 1) if self._network]
 
@@ -51,7 +55,7 @@ class Cluster:
         self.control_plane.start()
         if self.nodes and self._network:
             images = own_images()
-            addons = (HERE / "addons.yaml").read_text().replace("DNS_ADDRESS", self._network.dns)
+            addons = (HERE / "addons.yaml").read_text().replace("DNS_ADDRESS", self._network.first.dns)
             self.control_plane.kubectl("apply", "-f", "-", stdin=addons)
             for node in self.nodes:
                 node.up(images)
@@ -96,18 +100,21 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.down()
 
-    def _claim(self) -> ClusterNetwork:
+    def _claim(self, versions: tuple[int, ...]) -> ClusterNetwork:
         claimed = self._claimed()
         if claimed is None:
             if os.geteuid() != 0:
                 raise RuntimeError("nodes need root: network namespaces, mounts and cgroups are made for them")
-            claimed = networks.claim()
-            (self.folder / "slot").write_text(str(claimed.slot))
+            claimed = networks.claim(versions)
+            (self.folder / "network").write_text(json.dumps([claimed.slot, claimed.versions]))
         return claimed
 
     def _claimed(self) -> ClusterNetwork | None:
-        kept = self.folder / "slot"
-        return ClusterNetwork(int(kept.read_text())) if kept.exists() else None
+        kept = self.folder / "network"
+        if not kept.exists():
+            return None
+        slot, versions = json.loads(kept.read_text())
+        return ClusterNetwork(slot, tuple(versions))
 
 
 def own_images() -> Sequence[Path]:

@@ -10,6 +10,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from smq_core.model.addresses import join_address
+from smq_storage.process.listeners import address_family
+
 from .binaries import BIN
 from .certs import Authority
 from .daemons import Daemons, NotReady, wait_until
@@ -30,13 +33,13 @@ class ControlPlane:
         self._network = network
         self._addresses = network or ClusterNetwork(0)
         self.authority = Authority(folder / "pki")
-        self.host = network.host if network else LOOPBACK
+        self.host = network.first.host if network else LOOPBACK
         self.port, self._etcd_port, self._peer_port = self._ports()
         self.kubeconfig = self.authority.kubeconfig("admin")
 
     @property
     def url(self) -> str:
-        return f"https://{self.host}:{self.port}"
+        return f"https://{join_address(self.host, self.port)}"
 
     def start(self) -> None:
         """Returns when a Namespace has its ServiceAccount, which needs all but the scheduler. Raises NotReady."""
@@ -168,7 +171,7 @@ class ControlPlane:
     def _certificates(self) -> None:
         kubernetes = "kubernetes.default.svc.cluster.local"
         names = [kubernetes.rsplit(".", n)[0] for n in range(5)]
-        own = [LOOPBACK, self.host, self._addresses.api_service, "localhost", *names]
+        own = [LOOPBACK, self.host, self._addresses.first.api_service, "localhost", *names]
         self.authority.server("apiserver", "kube-apiserver", list(dict.fromkeys(own)))
         self.authority.client("apiserver-kubelet", "/O=system:masters/CN=kube-apiserver-kubelet-client")
         self.authority.client("front-proxy", "/CN=front-proxy-client")
@@ -198,12 +201,10 @@ def _free_ports(host: str, count: int) -> list[int]:
     found: list[int] = []
     try:
         while len(found) < count:
-            sockets.append(socket.socket())
-            sockets[-1].bind((host, 0))
+            sockets.append(socket.create_server((host, 0), family=address_family(host)))
             port = sockets[-1].getsockname()[1]
             if host != LOOPBACK:
-                sockets.append(socket.socket())
-                sockets[-1].bind((LOOPBACK, port))
+                sockets.append(socket.create_server((LOOPBACK, port)))
             found.append(port)
     finally:
         for each in sockets:

@@ -88,29 +88,33 @@ class Node:
         ip("link", "del", f"v{space}", check=False)  # a former node's may live on after its namespace
         ip("link", "add", f"v{space}", "type", "veth", "peer", "name", "eth0", "netns", space)
         ip("link", "set", f"v{space}", "master", network.bridge, "up")
-        ip("-n", space, "addr", "add", f"{network.node(self.number)}/24", "dev", "eth0")
+        for family in network.families:
+            family.assign(family.node(self.number), "eth0", ("-n", space))
         for device in ("eth0", "lo"):
             ip("-n", space, "link", "set", device, "up")
-        run(["nsenter", f"--net=/run/netns/{space}", "sysctl", "-qw", "net.ipv4.ip_forward=1"])
         other = MOST + 1 - self.number
-        ip("-n", space, "route", "add", network.node_pods(other), "via", network.node(other))
-        # For the look-up before kube-proxy replaces the address. There is no default route: Pods reach nothing else.
-        ip("-n", space, "route", "add", network.services, "via", network.host)
-        via = ("via", network.node(self.number), "dev", network.bridge)
-        ip("route", "replace", network.node_pods(self.number), *via)
-        if self.number == 1:
-            ip("route", "replace", network.services, *via)
+        for family in network.families:
+            own, via = family.node(self.number), family.node(other)
+            run(["nsenter", f"--net=/run/netns/{space}", "sysctl", "-qw", f"{family.forwarding}=1"])
+            ip("-n", space, "route", "add", family.node_pods(other), "via", via)
+            # For the look-up before kube-proxy replaces the address. Without a default route, Pods reach nothing else.
+            ip("-n", space, "route", "add", family.services, "via", family.host)
+            ip("route", "replace", family.node_pods(self.number), "via", own, "dev", network.bridge)
+            if self.number == 1:
+                ip("route", "replace", family.services, "via", own, "dev", network.bridge)
 
     def _write_configuration(self) -> None:
         network, authority, folder = self._network, self._control_plane.authority, self.folder
-        address = network.node(self.number)
+        addresses = [family.node(self.number) for family in network.families]
         authority.user(self.name, f"/O=system:nodes/CN=system:node:{self.name}", self._control_plane.url)
-        authority.server(f"kubelet{self.number}", self.name, [address, self.name])
+        authority.server(f"kubelet{self.number}", self.name, [*addresses, self.name])
         (folder / "containerd.toml").write_text(containerd_config(folder))
         (folder / "hostetc" / "resolv.conf").write_text("")
-        kubelet = kubelet_config(folder, self._namespace, address, network.dns, authority, f"kubelet{self.number}")
+        first, certificate = network.first, f"kubelet{self.number}"
+        kubelet = kubelet_config(folder, self._namespace, addresses[0], first.dns, authority, certificate)
         proxy = proxy_config(self.name, network.pods, authority.kubeconfig("kube-proxy"))
-        cni = network_config(folder, network.node_pods(self.number))
+        subnets = {family.node_pods(self.number): family.everything for family in network.families}
+        cni = network_config(folder, subnets)
         files = {"kubelet.yaml": kubelet, "proxy.yaml": proxy, "cni/10-bridge.conflist": cni}
         for name, document in files.items():
             (folder / name).write_text(json.dumps(document, indent=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,13 @@ disabled_plugins = [{off}, "io.containerd.internal.v1.opt"]
 """
 
 
-def network_config(folder: Path, pods: str) -> dict[str, Any]:
+def network_config(folder: Path, subnets: Mapping[str, str]) -> dict[str, Any]:
+    """``subnets`` are those of the node's Pods, each with what its Pods reach by way of the node."""
     addresses = {
         "type": "host-local",
         "dataDir": f"{folder}/cni-ipam",
-        "ranges": [[{"subnet": pods}]],
-        "routes": [{"dst": "0.0.0.0/0"}],
+        "ranges": [[{"subnet": subnet}] for subnet in subnets],
+        "routes": [{"dst": reached} for reached in subnets.values()],
     }
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True, "ipam": addresses}
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}
@@ -92,6 +94,5 @@ def proxy_config(node: str, pods: str, kubeconfig: Path) -> dict[str, Any]:
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "clusterCIDR": pods,
         "hostnameOverride": node,
-        "bindAddress": "0.0.0.0",
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }
