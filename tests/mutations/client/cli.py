@@ -65,6 +65,25 @@ MUTATIONS = (
         ("tests/unit/cli/test_dev.py::test_a_folder_keeps_its_ports_unless_others_have_them",),
     ),
     Mutation(
+        "leave_a_broker_whose_record_was_lost_without_its_filer",
+        "Brokers that a killed `smq dev` left write what they hold, also if their records were lost.",
+        "client/smq/cli/dev/cluster.py",
+        "for pid, _ in find_by_environment(FOLDER_VARIABLE, str(self.folder))]",
+        "for pid in ()]",
+        (
+            "tests/unit/cli/test_dev.py::test_leftover_brokers_get_their_filer_at_its_ports",
+            "tests/unit/cli/test_dev.py::test_leftover_brokers_whose_filer_cannot_come_back_are_left_alone",
+        ),
+    ),
+    Mutation(
+        "take_a_process_of_another_start_for_the_recorded_one",
+        "A pid that is used again is another process.",
+        "storage/smq_storage/process/pids.py",
+        "return self.boot == boot_id() and start_time(self.pid) == self.started",
+        "return start_time(self.pid) is not None",
+        ("tests/unit/cli/test_dev.py::test_the_status_says_what_has_ended",),
+    ),
+    Mutation(
         "wait_for_messages_that_were_dropped_before_the_start",
         "A reader is at the end of a segment all of whose messages are older than its start.",
         "client/smq/consumer.py",

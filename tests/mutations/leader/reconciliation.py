@@ -51,7 +51,7 @@ MUTATIONS = (
     Mutation(
         "fail_at_a_pid_that_a_thread_has",
         "A broker whose pid a thread has by now has ended; the leader starts all the same.",
-        "operator/smq_operator/local/pids.py",
+        "storage/smq_storage/process/pids.py",
         "if error.errno in NO_PROCESS:",
         "if error.errno == errno.ESRCH:",
         ("tests/unit/operator/local/test_processes.py::test_a_pid_that_a_thread_has_now_is_no_process",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from smq_operator.local.pids import open_pidfd
+from smq_storage.process.pids import open_pidfd
 
 
 def kill_recorded(pid: int | None, started: int | None) -> None:

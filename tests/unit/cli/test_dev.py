@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -24,7 +23,7 @@ import smq
 from smq.cli.app import app
 from smq.cli.commands import dev as dev_command
 from smq.cli.connection import session
-from smq.cli.dev import background, processes
+from smq.cli.dev import background
 from smq.cli.dev import cluster as dev_cluster
 from smq.cli.dev.cluster import DevCluster, StopIncomplete
 from smq.cli.dev.private_folder import LOCK, make_private
@@ -38,6 +37,7 @@ from smq.cli.dev.status import (
     write_failure,
 )
 from smq_core.errors import InvalidRequest, Unavailable
+from smq_storage.process.pids import FOLDER_VARIABLE, ProcessId
 from smq_storage.process.ports import free_ports
 from smq_storage.process.shutdown import Shutdown, write_if_possible
 
@@ -75,8 +75,7 @@ class RecordedCluster:
 
     def record(self) -> DevRecord:
         return DevRecord(
-            1,
-            1.0,
+            ProcessId(1, 1, "boot"),
             self.address,
             self.brokers,
             self.max_brokers,
@@ -222,13 +221,10 @@ SLEEPER = "import time; print('started', flush=True)\nwhile True: time.sleep(1)"
 
 @pytest.fixture
 def leftover_broker(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that a killed leader left behind."""
-    (tmp_path / "brokers").mkdir()
-    environment = {**os.environ, processes.INCARNATION_VARIABLE: "i-1"}
+    """A process that a killed leader left behind. Its record was lost."""
+    environment = {**os.environ, FOLDER_VARIABLE: str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline()
-    record = {"name": "broker-1", "incarnation": "i-1", "pid": process.pid}
-    (tmp_path / "brokers" / "broker-1.json").write_text(json.dumps(record))
     yield process
     process.kill()
     process.wait()
@@ -242,7 +238,6 @@ def test_leftover_brokers_whose_filer_cannot_come_back_are_left_alone(
     cluster = DevCluster(tmp_path)
     if record is not None:
         (tmp_path / "dev.json").write_text(record)
-    (tmp_path / "brokers" / "damaged.json").write_text('{"pid": "x", "incarnation": 1}')
     with pytest.raises(Unavailable, match=f"still run \\({leftover_broker.pid}\\).*end those processes, which loses"):
         cluster.start()
     cluster.stop()
@@ -309,20 +304,26 @@ def test_an_end_of_seaweedfs_names_its_log_and_quotes_nothing(tmp_path: Path) ->
     assert cluster.failure() == f"SeaweedFS ended (exit code 1); its log is {cluster.seaweed.log}"
 
 
-def record_of(folder: Path, **parts: list[float]) -> None:
+def this_process() -> ProcessId:
+    found = ProcessId.of(os.getpid())
+    assert found is not None
+    return found
+
+
+def record_of(folder: Path, **parts: ProcessId) -> None:
     """As a `smq dev` that is this process writes it."""
     record: dict[str, Any] = RecordedCluster(folder).record().to_json()
-    record |= {"pid": os.getpid(), "created": psutil.Process().create_time(), "ready": True}
+    record |= {"process": this_process(), "ready": True}
     (folder / PROCESS_FILE).write_text(json.dumps({"dev": record, **parts}))
 
 
 def test_the_status_says_what_has_ended(tmp_path: Path) -> None:
-    mine = [os.getpid(), psutil.Process().create_time()]
+    mine = this_process()
     record_of(tmp_path, leader=mine, seaweedfs=mine)
     ran = CliRunner().invoke(app, ["dev", "status", "--dir", str(tmp_path)])
     assert ran.exit_code == 0 and "running" in ran.output
 
-    record_of(tmp_path, leader=mine, seaweedfs=[os.getpid(), 1.0])
+    record_of(tmp_path, leader=mine, seaweedfs=mine._replace(started=1))
     ran = CliRunner().invoke(app, ["dev", "status", "--dir", str(tmp_path)])
     assert ran.exit_code == 1 and "SeaweedFS ended, so the `smq dev`" in ran.stderr
 
@@ -416,7 +417,7 @@ def test_the_status_names_an_outage_of_the_filer(monkeypatch: pytest.MonkeyPatch
         def problems(self) -> list[smq.ProblemInfo]:
             return [smq.ProblemInfo("filer", "the filer takes no writes since 10:00:00 UTC (the leader: 507)")]
 
-    record = DevRecord(1, 0.0, "127.0.0.1:7070", 3, 6, "s3://smq", "http://x", "http://y", True)
+    record = DevRecord(ProcessId(1, 1, "boot"), "127.0.0.1:7070", 3, 6, "s3://smq", "http://x", "http://y", True)
     monkeypatch.setattr(smq, "connect", lambda *_, **__: Leader())
     assert "takes no writes since 10:00:00 UTC" in dev_command.filer_problem(record)
 

@@ -120,20 +120,19 @@ def status(folder: Folder = DEFAULT_FOLDER) -> None:
     from smq.cli.dev.cluster import check_installed, ended_parts, find_running
 
     check_installed()
-    running = find_running(folder)
-    if running is None:
+    record = find_running(folder)
+    if record is None:
         failure = read_failure(folder)
         why = f": the last one stopped because {failure.rstrip('.')}" if failure else ""
         raise CommandFailed(
             f"no `smq dev` runs on {folder}{why}\nStart one with `smq dev --detach{_dir_option(folder)}`"
         )
-    record, process = running
     if record.ready and (ended := ended_parts(folder)):
         raise CommandFailed(
-            f"{' and '.join(ended)} ended, so the `smq dev` on {folder} (process {process.pid}) stops everything; the "
-            f"logs are in {folder / 'logs'}"
+            f"{' and '.join(ended)} ended, so the `smq dev` on {folder} (process {record.process.pid}) stops "
+            f"everything; the logs are in {folder / 'logs'}"
         )
-    out.print(f"{'running' if record.ready else 'starting'} (process {process.pid})")
+    out.print(f"{'running' if record.ready else 'starting'} (process {record.process.pid})")
     for line in _where(record, folder):
         out.print(line)
     if problem := filer_problem(record):
@@ -169,7 +168,7 @@ def stop(
         hint = "; --dir names another folder" if folder == DEFAULT_FOLDER else ""
         out.print(f"no `smq dev` runs on {folder}{hint}")
         return
-    stop_in_background(folder, running[1], timeout)
+    stop_in_background(folder, running.process, timeout)
     out.print(f"stopped; the data is in {folder}")
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from smq.cli.connection.session import CommandFailed
 from smq.cli.connection.waiting import wait_until
 from smq.cli.dev.cluster import check_installed, find_running, last_lines
 from smq.cli.dev.private_folder import make_private
-from smq.cli.dev.processes import is_alive
 from smq.cli.dev.status import DevRecord, read_record
-
-if TYPE_CHECKING:
-    import psutil
+from smq_storage.process.pids import ProcessId
 
 LOG = Path("logs") / "dev.log"
 STOP_TIMEOUT_SECONDS = 90.0
@@ -31,7 +28,7 @@ def start_in_background(folder: Path, arguments: Sequence[str], timeout: float) 
     check_installed()
     if running := find_running(folder):
         raise CommandFailed(
-            f"a `smq dev` runs on {folder} already (process {running[0].pid}, leader {running[0].leader}); "
+            f"a `smq dev` runs on {folder} already (process {running.process.pid}, leader {running.leader}); "
             f"`smq dev stop --dir {folder}` ends it"
         )
     log_path = folder / LOG
@@ -50,7 +47,7 @@ def start_in_background(folder: Path, arguments: Sequence[str], timeout: float) 
         if (code := process.poll()) is not None:
             raise CommandFailed(f"`smq dev` ended (exit code {code}); {log_path} ends with:\n{last_lines(log_path)}")
         record = read_record(folder)
-        return record if record is not None and record.pid == process.pid and record.ready else None
+        return record if record is not None and record.process.pid == process.pid and record.ready else None
 
     try:
         return wait_until(
@@ -66,11 +63,11 @@ def start_in_background(folder: Path, arguments: Sequence[str], timeout: float) 
         raise
 
 
-def stop_in_background(folder: Path, process: psutil.Process, timeout: float) -> None:
+def stop_in_background(folder: Path, process: ProcessId, timeout: float) -> None:
     """Ends it as Ctrl-C does, and returns when it has ended. Raises CommandFailed."""
-    process.terminate()
+    process.send(signal.SIGTERM)
     wait_until(
-        lambda: None if is_alive(process) else True,
+        lambda: None if process.is_alive else True,
         f"`smq dev` (process {process.pid}) to stop everything in order",
         timeout,
         lambda: f"process {process.pid} still stops after {timeout:.0f} s; see {folder / LOG}",

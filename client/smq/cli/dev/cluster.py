@@ -17,35 +17,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from smq.cli.dev.private_folder import LOCK, make_private
-from smq.cli.dev.processes import (
-    find_broker,
-    find_process,
-    find_recorded,
-    is_alive,
-    terminate,
-    terminate_processes,
-)
+from smq.cli.dev.processes import terminate, terminate_processes
 from smq.cli.dev.status import PROCESS_FILE, RECORD, DevPorts, DevRecord, forget_failure, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.addresses import join_address, split_address
 from smq_storage.process.extras import install_command
 from smq_storage.process.listeners import address_family
+from smq_storage.process.pids import FOLDER_VARIABLE, ProcessId, find_by_environment
 from smq_storage.process.ports import are_free, free_ports
 from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
 from smq_storage.process.shutdown import Shutdown
-
-if TYPE_CHECKING:
-    import psutil  # comes with the extra `local`, which start() checks for
 
 LEADER_STOP_TIMEOUT_SECONDS = 45.0
 BROKER_STOP_TIMEOUT_SECONDS = 15.0
 SEAWEED_STOP_TIMEOUT_SECONDS = 20.0
 
 # Of the extra `local`, whose distributions are not there after a plain installation.
-_REQUIRED_MODULES = ("psutil", "prometheus_client", "pydantic_settings", "ruamel.yaml")
+_REQUIRED_MODULES = ("prometheus_client", "pydantic_settings", "ruamel.yaml")
 
 
 class DevFolderInUse(SmqError):
@@ -60,9 +51,9 @@ class StopIncomplete(SmqError):
 class _Leftovers:
     """What runs of an earlier `smq dev` that was killed. ``ports`` are those of its SeaweedFS."""
 
-    leader: psutil.Process | None = None
-    seaweed: psutil.Process | None = None
-    brokers: list[psutil.Process] = field(default_factory=list)
+    leader: ProcessId | None = None
+    seaweed: ProcessId | None = None
+    brokers: list[ProcessId] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
 
     @property
@@ -268,17 +259,10 @@ class DevCluster:
                 "start the condition DataLoss of their topics says which"
             )
 
-    def _living_brokers(self) -> list[psutil.Process]:
-        """The brokers of this folder that run, by their records."""
-        found = []
-        for path in sorted((self.folder / "brokers").glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                record = json.loads(path.read_text())
-                if record["pid"] is not None:
-                    broker = find_broker(record["pid"], record["incarnation"])
-                    if broker is not None and is_alive(broker):
-                        found.append(broker)
-        return found
+    def _living_brokers(self) -> list[ProcessId]:
+        """The brokers of this folder that run."""
+        found = [ProcessId.of(pid) for pid, _ in find_by_environment(FOLDER_VARIABLE, str(self.folder))]
+        return [broker for broker in found if broker is not None]
 
     # ---- locking, and cleaning up after a crash
 
@@ -306,12 +290,10 @@ class DevCluster:
 
     def record(self) -> DevRecord:
         """What other commands find in the folder."""
-        import psutil
-
-        store = self.seaweed.settings()
+        store, own = self.seaweed.settings(), ProcessId.of(os.getpid())
+        assert own is not None
         return DevRecord(
-            pid=os.getpid(),
-            created=psutil.Process().create_time(),
+            process=own,
             leader=self.address,
             brokers=self.brokers,
             max_brokers=self.max_brokers,
@@ -323,13 +305,10 @@ class DevCluster:
 
     def _record_processes(self) -> None:
         """Records the processes, so that the next start can end them if this one is killed."""
-        import psutil
-
         record: dict[str, object] = {"seaweedfs_ports": list(self.seaweed.ports), RECORD: self.record().to_json()}
         for name, pid in (("leader", self._leader.pid if self._leader else None), ("seaweedfs", self.seaweed.pid)):
             if pid is not None:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    record[name] = [pid, psutil.Process(pid).create_time()]
+                record[name] = ProcessId.of(pid)
         temporary = self._process_file.with_suffix(".tmp")
         temporary.write_text(json.dumps(record))
         temporary.replace(self._process_file)
@@ -344,8 +323,8 @@ class DevCluster:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             record = json.loads(self._process_file.read_text())
             found.ports = [int(port) for port in record["seaweedfs_ports"]]
-            found.leader = find_recorded(record.get("leader"))
-            found.seaweed = find_recorded(record.get("seaweedfs"))
+            found.leader = _find_recorded(record.get("leader"))
+            found.seaweed = _find_recorded(record.get("seaweedfs"))
         return found
 
     def _end_leftover_processes(self, on_progress: Callable[[str], None]) -> None:
@@ -382,11 +361,10 @@ class DevCluster:
                 )
 
 
-def find_running(folder: Path) -> tuple[DevRecord, psutil.Process] | None:
+def find_running(folder: Path) -> DevRecord | None:
     """The `smq dev` that runs on this folder, as it is recorded; None if none does."""
     record = read_record(folder)
-    process = find_process(record.pid, record.created) if record is not None else None
-    return (record, process) if record is not None and process is not None and is_alive(process) else None
+    return record if record is not None and record.process.is_alive else None
 
 
 def ended_parts(folder: Path) -> list[str]:
@@ -394,8 +372,14 @@ def ended_parts(folder: Path) -> list[str]:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         record = json.loads((folder / PROCESS_FILE).read_text())
         parts = (("SeaweedFS", record.get("seaweedfs")), ("the leader", record.get("leader")))
-        return [name for name, process in parts if process is not None and find_recorded(process) is None]
+        return [name for name, process in parts if process is not None and _find_recorded(process) is None]
     return []
+
+
+def _find_recorded(entry: object) -> ProcessId | None:
+    """The process of an entry of the list of processes, if it runs."""
+    process = ProcessId(*entry) if isinstance(entry, list) else None
+    return process if process is not None and process.is_alive else None
 
 
 def check_installed() -> None:

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from smq_storage.process.pids import ProcessId
+
 PROCESS_FILE = "dev.json"
 # Why the last `smq dev` ended, if nobody ended it.
 FAILURE_FILE = "dev.failure"
@@ -17,13 +19,9 @@ RECORD = "dev"
 
 @dataclass(frozen=True, slots=True)
 class DevRecord:
-    """One running `smq dev`. ``created`` is the start of its process in seconds since 1970; pids are used again.
+    """One running `smq dev`. ``ready``: all brokers have reported to the leader."""
 
-    ``ready``: all brokers have reported to the leader.
-    """
-
-    pid: int
-    created: float
+    process: ProcessId
     leader: str
     brokers: int
     max_brokers: int | None
@@ -76,5 +74,6 @@ def forget_failure(folder: Path) -> None:
 def read_record(folder: Path) -> DevRecord | None:
     """What was recorded last, whether or not that process still runs; None if there is nothing, or it is damaged."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        return DevRecord(**json.loads((folder / PROCESS_FILE).read_text())[RECORD])
+        fields = json.loads((folder / PROCESS_FILE).read_text())[RECORD]
+        return DevRecord(**{**fields, "process": ProcessId(*fields["process"])})
     return None

@@ -14,15 +14,11 @@ from typing import Any
 import pytest
 
 from smq_core.errors import InvalidRequest
-from smq_operator.local import broker_processes, pids
-from smq_operator.local.broker_processes import (
-    FOLDER_VARIABLE,
-    INCARNATION_VARIABLE,
-    BrokerProcesses,
-    broker_command,
-)
+from smq_operator.local import broker_processes
+from smq_operator.local.broker_processes import INCARNATION_VARIABLE, BrokerProcesses, broker_command
 from smq_operator.local.broker_records import BrokerRecord, read_records
-from smq_operator.local.pids import find_by_environment
+from smq_storage.process import pids
+from smq_storage.process.pids import FOLDER_VARIABLE, find_by_environment
 from support.waiting import HANG_GUARD, wait_until
 
 # Counts the SIGTERMs it gets in a file, and ends at the first one after `slow`.
