@@ -10,7 +10,7 @@ States::
        └──────────────────────────────── fence ────────────^
 
 Only an ``open`` replica appends and acks. Once it is ``fenced``, the seal chunk alone decides the outcome of each
-batch. docs/protocol.md describes the protocol.
+batch. docs/protocol/ describes the protocol.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The procedure is a generator without IO: it yields requests to the store and receives the answers, so that threads and
 the simulation run the same code. Any number of sealers may run at once. Create-only PUTs decide between them, and the
 first seal chunk in the chain is authoritative. The caller resolves PUTs of unknown outcome by reading back first
-(docs/protocol.md, "Conditional writes"), and may stop the procedure anywhere.
+(docs/protocol/filer.md, "Conditional writes"), and may stop the procedure anywhere.
 """
 
 from __future__ import annotations

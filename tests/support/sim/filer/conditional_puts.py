@@ -1,4 +1,6 @@
-"""The one rule for unclear PUTs: after any error the object is read back (docs/protocol.md, "Conditional writes").
+"""The one rule for unclear PUTs: after any error the object is read back.
+
+See docs/protocol/filer.md, "Conditional writes".
 
 The same rule as ``smq_storage.object_store.conditional_writes``, on the simulated store. ``put_conditionally`` is a
 task: ``yield from`` it.
