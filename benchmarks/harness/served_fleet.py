@@ -15,7 +15,7 @@ from smq_core.errors import SmqError
 from smq_core.model.entities import Replica
 from smq_proto.flight import parse, to_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1.leader_pb2_grpc import LeaderStub
+from smq_proto.v1.brokers_pb2_grpc import BrokersStub
 from smq_proto.wire import outcome_to_pb, segment_from_pb, topic_from_pb
 from smq_storage.object_store.store import Store
 from support.in_memory.brokers import FakeBroker
@@ -53,7 +53,7 @@ class ServedBroker(fl.FlightServerBase):
         with self._lock:
             return self._broker.status().SerializeToString()
 
-    def report_to(self, leader: LeaderStub) -> None:
+    def report_to(self, leader: BrokersStub) -> None:
         """There may be no receiver."""
         with self._lock:
             report = self._broker.report()
@@ -71,7 +71,7 @@ class ServedFleet:
         self._threads = [threading.Thread(target=self._report, args=(broker,)) for broker in self._brokers]
 
     def _report(self, broker: ServedBroker) -> None:
-        leader = LeaderStub(self._channel)
+        leader = BrokersStub(self._channel)
         while not self._stop.wait(REPORT_EVERY):
             broker.report_to(leader)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from smq.group_info import GroupInfo, GroupReset, group_info
 from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
+from smq_proto.v1 import admin_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 
 if TYPE_CHECKING:
     from smq.transport.leader_client import LeaderClient
@@ -274,16 +274,16 @@ class Admin:
 
         preview: only check, and return what would change. Raises SpecRejected.
         """
-        reply = self._leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest, preview=preview))
+        reply = self._leader.admin.ApplyTopic(admin_pb2.ApplyTopicRequest(manifest=manifest, preview=preview))
         return AppliedTopic(reply.topic, reply.result, _changes(reply.changes), reply.before, reply.after)
 
     def export(self, topic: str) -> str:
         """The topic's manifest with every field, as YAML that :meth:`apply` takes. Raises UnknownTopic."""
-        return str(self._leader.call("ExportTopic", lpb.ExportTopicRequest(topic=self._topic(topic))).manifest)
+        return str(self._leader.admin.ExportTopic(admin_pb2.ExportTopicRequest(topic=self._topic(topic))).manifest)
 
     def settings(self, topic: str) -> list[TopicSetting]:
         """Every field of the topic's spec but its columns, and whether it is the default. Raises UnknownTopic."""
-        reply = self._leader.call("ExportTopic", lpb.ExportTopicRequest(topic=self._topic(topic)))
+        reply = self._leader.admin.ExportTopic(admin_pb2.ExportTopicRequest(topic=self._topic(topic)))
         return [TopicSetting(it.field, it.value, it.is_default) for it in reply.settings]
 
     def alter_topic(
@@ -321,9 +321,8 @@ class Admin:
         before = self.topic(topic)
         columns = tuple(Column(*column) for column in before.schema)
         changes = ColumnChanges(add_columns or {}, drop_columns, widen_columns or {}, make_nullable)
-        reply = self._leader.call(
-            "AlterTopic",
-            lpb.AlterTopicRequest(
+        reply = self._leader.admin.AlterTopic(
+            admin_pb2.AlterTopicRequest(
                 topic=before.name,
                 columns=columns_to_pb(changes.apply(columns)),
                 schema_version=before.schema_version,
@@ -344,23 +343,23 @@ class Admin:
 
     def delete(self, topic: str) -> None:
         """Deletes a topic. Its deletionPolicy decides whether its files stay. Raises UnknownTopic."""
-        self._leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic=self._topic(topic)))
+        self._leader.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic=self._topic(topic)))
 
     def pause_scaling(self, topic: str) -> None:
         """Pauses autoscaling of the topic. Failovers, drains, rolls and manual commands still work."""
-        self._leader.call("PauseScaling", lpb.PauseScalingRequest(topic=self._topic(topic), paused=True))
+        self._leader.admin.PauseScaling(admin_pb2.PauseScalingRequest(topic=self._topic(topic), paused=True))
 
     def resume_scaling(self, topic: str) -> None:
         """Resumes autoscaling after :meth:`pause_scaling`. Changes that the load requires start at once."""
-        self._leader.call("PauseScaling", lpb.PauseScalingRequest(topic=self._topic(topic), paused=False))
+        self._leader.admin.PauseScaling(admin_pb2.PauseScalingRequest(topic=self._topic(topic), paused=False))
 
     def topics(self) -> list[TopicInfo]:
         """All topics with their living segments."""
-        return [_topic_info(t) for t in self._leader.call("ListTopics", lpb.ListTopicsRequest()).topics]
+        return [_topic_info(t) for t in self._leader.admin.ListTopics(admin_pb2.ListTopicsRequest()).topics]
 
     def problems(self) -> list[ProblemInfo]:
         """What is wrong beside the topics' own conditions: invalid manifests, unreadable documents, failing tasks."""
-        listed = self._leader.call("ListTopics", lpb.ListTopicsRequest())
+        listed = self._leader.admin.ListTopics(admin_pb2.ListTopicsRequest())
         return [ProblemInfo(problem.where, problem.message) for problem in listed.problems]
 
     def topic(self, topic: str) -> TopicInfo:
@@ -375,21 +374,21 @@ class Admin:
     def segments(self, topic: str, all: bool = False) -> list[SegmentInfo]:
         """The living segments, by range; with ``all`` the sealed ones too: the whole DAG, oldest first."""
         name = self._topic(topic)
-        layout = self._leader.call("Locate", pb.LocateRequest(topic=name)).layout
+        layout = self._leader.topics.Locate(pb.LocateRequest(topic=name)).layout
         living = [_segment_info(s) for s in layout.segments]
         if not all:
             return sorted(living, key=lambda s: (s.start, s.number))
-        history = self._leader.call("History", lpb.HistoryRequest(topic=name)).segments
+        history = self._leader.topics.History(topics_pb2.HistoryRequest(topic=name)).segments
         both = {s.name: s for s in living} | {s.name: _segment_info(s) for s in history}
         return sorted(both.values(), key=lambda s: s.number)
 
     def brokers(self) -> list[BrokerInfo]:
         """The brokers that the leader knows, with the load that they reported last."""
-        return [_broker_info(b) for b in self._leader.call("ListBrokers", lpb.ListBrokersRequest()).brokers]
+        return [_broker_info(b) for b in self._leader.admin.ListBrokers(admin_pb2.ListBrokersRequest()).brokers]
 
     def groups(self, topic: str) -> list[GroupInfo]:
         """The consumer groups of a topic, with their lag, whether they have members or not."""
-        reply = self._leader.call("ListGroups", lpb.ListGroupsRequest(topic=self._topic(topic)))
+        reply = self._leader.groups.ListGroups(groups_pb2.ListGroupsRequest(topic=self._topic(topic)))
         return [group_info(g) for g in reply.groups]
 
     def group(self, topic: str, group: str) -> GroupInfo:
@@ -436,22 +435,24 @@ class Admin:
             else:
                 assert to is not None
                 positions = search.resolve(to)
-        request = lpb.SetPositionsRequest(topic=name, group=group, positions=positions, create=create, dry_run=dry_run)
-        reply = self._leader.call("SetPositions", request)
+        request = groups_pb2.SetPositionsRequest(
+            topic=name, group=group, positions=positions, create=create, dry_run=dry_run
+        )
+        reply = self._leader.groups.SetPositions(request)
         return GroupReset(group, dict(reply.before), dict(reply.positions))
 
     def delete_group(self, topic: str, group: str) -> None:
         """Deletes a group and its positions. Raises InvalidRequest if it has members, or does not exist."""
-        self._leader.call("DeleteGroup", lpb.DeleteGroupRequest(topic=self._topic(topic), group=group))
+        self._leader.groups.DeleteGroup(groups_pb2.DeleteGroupRequest(topic=self._topic(topic), group=group))
 
     def pins(self, topic: str) -> list[PinInfo]:
         """The pins of readers of a topic, the oldest first."""
-        reply = self._leader.call("ListPins", lpb.ListPinsRequest(topic=self._topic(topic)))
+        reply = self._leader.admin.ListPins(admin_pb2.ListPinsRequest(topic=self._topic(topic)))
         return [PinInfo(p.id, p.owner, p.age, p.expires_in, p.problem) for p in reply.pins]
 
     def decisions(self) -> list[DecisionInfo]:
         """The leader's last decisions, oldest first."""
-        reply = self._leader.call("ListDecisions", lpb.ListDecisionsRequest())
+        reply = self._leader.admin.ListDecisions(admin_pb2.ListDecisionsRequest())
         return [DecisionInfo(d.at, d.topic, d.action, tuple(d.segments), d.reason) for d in reply.decisions]
 
     def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
@@ -477,14 +478,14 @@ class Admin:
 
     def drain(self, broker: str) -> None:
         """Requests that all segments move away from this broker."""
-        self._leader.call("DrainBroker", lpb.DrainBrokerRequest(broker=broker))
+        self._leader.admin.DrainBroker(admin_pb2.DrainBrokerRequest(broker=broker))
 
     def undrain(self, broker: str) -> None:
         """Requests a new process for a drained broker of local mode; the new one takes segments.
 
         Raises InvalidRequest if the broker does not drain, and on Kubernetes, where deleting its Pod does the same.
         """
-        self._leader.call("UndrainBroker", lpb.UndrainBrokerRequest(broker=broker))
+        self._leader.admin.UndrainBroker(admin_pb2.UndrainBrokerRequest(broker=broker))
 
     def trim_topic(
         self, topic: str, before: datetime, *, skip_unread: bool = False, preview: bool = False
@@ -500,12 +501,12 @@ class Admin:
         """
         at = before if before.tzinfo is not None else before.replace(tzinfo=UTC)
         micros = (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
-        request = lpb.TrimTopicRequest(
+        request = admin_pb2.TrimTopicRequest(
             topic=self._topic(topic), before=micros, preview=preview, skip_unread=skip_unread
         )
         removed: list[TrimmedSegment] = []
         while True:
-            reply = self._leader.call("TrimTopic", request)
+            reply = self._leader.admin.TrimTopic(request)
             removed += [TrimmedSegment(it.segment, it.messages, it.bytes, dict(it.unread)) for it in reply.removed]
             if not reply.more:
                 return TrimmedTopic(tuple(removed), {it.segment: it.reason for it in reply.kept})
@@ -519,24 +520,24 @@ class Admin:
         A document that is there is never replaced. Raises InvalidRequest if nothing is missing, or if messages may be
         lost and that is not accepted; Unavailable.
         """
-        request = lpb.RecoverTopicRequest(topic=self._topic(topic), preview=preview, accept_loss=accept_loss)
-        reply = self._leader.call("RecoverTopic", request)
+        request = admin_pb2.RecoverTopicRequest(topic=self._topic(topic), preview=preview, accept_loss=accept_loss)
+        reply = self._leader.admin.RecoverTopic(request)
         return RecoveredTopic(tuple(reply.found), tuple(reply.writes), tuple(reply.unknown))
 
     def accept_loss(self, topic: str, segment: str) -> None:
         """Lets a blocked seal finish without the replicas that do not answer. Messages that only they hold are lost."""
         name = self._topic(topic)
-        request = lpb.AcceptLossRequest(topic=name, segment=self._segment(name, segment))
-        self._leader.call("AcceptLoss", request)
+        request = admin_pb2.AcceptLossRequest(topic=name, segment=self._segment(name, segment))
+        self._leader.admin.AcceptLoss(request)
 
     def _plan(self, topic: str, action: str, segments: Sequence[str], boundaries: Iterable[int] = ()) -> None:
         name = self._topic(topic)
         full = [self._segment(name, s) for s in segments]
         try:
-            request = lpb.ChangeSegmentsRequest(topic=name, action=action, segments=full, boundaries=boundaries)
+            request = admin_pb2.ChangeSegmentsRequest(topic=name, action=action, segments=full, boundaries=boundaries)
         except (ValueError, TypeError):
             raise InvalidRequest(f"a boundary must be the number of a partition; got {list(boundaries)}") from None
-        self._leader.call("ChangeSegments", request)
+        self._leader.admin.ChangeSegments(request)
 
     def _segment(self, topic: str, name: str) -> str:
         living = self.segments(topic)
@@ -556,7 +557,7 @@ class Admin:
         return full_topic_name(topic, self._namespace)
 
 
-def _changes(changes: Iterable[lpb.TopicChange]) -> tuple[TopicChange, ...]:
+def _changes(changes: Iterable[admin_pb2.TopicChange]) -> tuple[TopicChange, ...]:
     return tuple(TopicChange(change.text, change.risk) for change in changes)
 
 
@@ -583,7 +584,7 @@ def _segment_info(s: pb.Segment) -> SegmentInfo:
     )
 
 
-def _topic_info(t: lpb.TopicList.Topic) -> TopicInfo:
+def _topic_info(t: admin_pb2.TopicList.Topic) -> TopicInfo:
     return TopicInfo(
         name=t.info.name,
         uid=t.info.uid,
@@ -604,7 +605,7 @@ def _topic_info(t: lpb.TopicList.Topic) -> TopicInfo:
     )
 
 
-def _broker_info(b: lpb.BrokerList.Broker) -> BrokerInfo:
+def _broker_info(b: admin_pb2.BrokerList.Broker) -> BrokerInfo:
     return BrokerInfo(
         name=b.name,
         incarnation=b.incarnation,

@@ -255,7 +255,7 @@ class Client:
         with self._view(topic) as view:
             made = Consumer(
                 view,
-                self._leader,
+                self._leader.groups,
                 group=group,
                 start=start,
                 on_loss=on_loss,
@@ -306,7 +306,7 @@ class Client:
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
             begin, runtime = start_of(start, topic), self._consumer_runtime
             with self._view(topic) as view:
-                return Consumer(view, self._leader, start=begin, changed=changed, runtime=runtime, **options)
+                return Consumer(view, self._leader.groups, start=begin, changed=changed, runtime=runtime, **options)
 
         chosen: Collection[str] | TopicPattern
         if isinstance(topics, re.Pattern):
@@ -438,7 +438,7 @@ class Client:
 
         with self._lock:
             if self._publisher is None:
-                self._publisher = AtomicPublisher(self._leader)
+                self._publisher = AtomicPublisher(self._leader.publishes)
             return self._publisher
 
     def topic_files(self, topic: str, *, rows: bool = False) -> TopicFiles:

@@ -41,11 +41,11 @@ from smq.consuming.start_positions import Start, check_start
 from smq.forks import track
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable
 from smq_core.reading.segment_dag import highest_number
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 
 if TYPE_CHECKING:
-    from smq.transport.leader_client import LeaderClient
     from smq.transport.topic_view import TopicSnapshot, TopicView
+    from smq_proto.v1.groups_pb2_grpc import GroupsStub
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Consumer:
     def __init__(
         self,
         view: TopicView,
-        leader: LeaderClient,
+        groups: GroupsStub,
         *,
         group: str | None = None,
         start: Start = "earliest",
@@ -92,7 +92,7 @@ class Consumer:
         if not in_group:
             check_without_group(auto_commit, on_assigned, on_revoked, on_segment_end)
         self._view = view
-        self._leader = leader
+        self._groups = groups
         self._group = group
         self._columns = ReturnedColumns(view.snapshot.topic.spec, newest=schema == "newest")
         self._auto_commit = auto_commit
@@ -113,7 +113,7 @@ class Consumer:
         self._assigned = AssignedReads(
             self._reads, self._member, self._events, commits_by_itself=auto_commit is not True
         )
-        self._group_end = GroupEnd(view, leader, group) if group is not None else None
+        self._group_end = GroupEnd(view, groups, group) if group is not None else None
         self._searching_end = RepeatedTask(
             f"whether group {group} has read everything is not known",
             self._search_group_end,
@@ -157,7 +157,7 @@ class Consumer:
         else:
             begin = start if isinstance(start, str) else self._group_start(start)
             self._membership = GroupMembership(
-                leader, view.name, group, begin, self._on_assignment, self._awaited_commits
+                groups, view.name, group, begin, self._on_assignment, self._awaited_commits
             )
         view.add_listener(self._on_layout_changed)
         self._monitor.start()
@@ -521,8 +521,8 @@ class Consumer:
 
     def _group_start(self, start: datetime | Mapping[str, int]) -> str | Mapping[str, int]:
         """Where a new group begins. The search is left out for one that has positions already."""
-        request = lpb.GetPositionsRequest(topic=self._view.name, group=self._group or "")
-        reply: lpb.GroupPositions = self._leader.call("GetPositions", request)
+        request = groups_pb2.GetPositionsRequest(topic=self._view.name, group=self._group or "")
+        reply: groups_pb2.GroupPositions = self._groups.GetPositions(request)
         if reply.positions:
             return "earliest"
         with PositionSearch(self._view) as search:
@@ -627,8 +627,8 @@ class Consumer:
         self._group_end.search(own)
 
     def _load_group_losses(self) -> None:
-        request = lpb.GetPositionsRequest(topic=self._view.name, group=self._group or "")
-        reply: lpb.GroupPositions = self._leader.call("GetPositions", request)
+        request = groups_pb2.GetPositionsRequest(topic=self._view.name, group=self._group or "")
+        reply: groups_pb2.GroupPositions = self._groups.GetPositions(request)
         with self._changed:
             self._losses.record_of_group(reply, self._reads.position)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class GroupReset:
     positions: dict[str, int]
 
 
-def group_info(g: lpb.GroupList.Group) -> GroupInfo:
+def group_info(g: groups_pb2.GroupList.Group) -> GroupInfo:
     """The group as the leader reports it."""
     return GroupInfo(
         g.name,

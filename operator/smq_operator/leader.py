@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 from smq_operator.api.admin import AdminService
 from smq_operator.api.brokers import BrokerService
-from smq_operator.api.group_changes import GroupChanges
-from smq_operator.api.group_coordinator import GroupCoordinator
-from smq_operator.api.group_lags import GroupLags
-from smq_operator.api.group_losses import GroupLosses
 from smq_operator.api.groups import GroupService
 from smq_operator.api.publishes import PublishService
-from smq_operator.api.segment_reach import SegmentReach
-from smq_operator.api.server import LeaderService
-from smq_operator.api.uploads import UploadService
+from smq_operator.api.server import LeaderServices
+from smq_operator.api.topics import TopicService
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.connectivity import BrokerConnectivity
 from smq_operator.brokers.liveness import LivenessProbes
@@ -26,6 +21,11 @@ from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.compaction.small_file_merger import SmallFileMerger
+from smq_operator.groups.group_changes import GroupChanges
+from smq_operator.groups.group_coordinator import GroupCoordinator
+from smq_operator.groups.group_lags import GroupLags
+from smq_operator.groups.group_losses import GroupLosses
+from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.manifests.topic_manifests import CHECK_AGAIN_AFTER_US
 from smq_operator.platform_port import Platform
@@ -84,7 +84,7 @@ class Leader:
     merger: SmallFileMerger
     publishes: PublishCompleter
     health: HealthMonitor
-    service: LeaderService
+    services: LeaderServices
 
 
 def build_leader(
@@ -191,7 +191,6 @@ def build_leader(
     broker_service = BrokerService(
         readiness,
         topics,
-        sync,
         registry,
         assignments,
         effects,
@@ -201,8 +200,15 @@ def build_leader(
         StaleSegments(topics, store, sealing, tasks),
         losses,
         topic_deletions,
-        store_settings,
         clock,
+    )
+    topic_service = TopicService(readiness, topics, sync, liveness_probes, store, store_settings)
+    group_service = GroupService(
+        readiness,
+        groups,
+        GroupLosses(groups, store),
+        GroupChanges(groups, store, clock, retry_policy, reach),
+        group_lags,
     )
     recovery = TopicRecovery(
         topics, registry, brokers, assignments, decisions, warm_up, store, retry_policy, clock, owner
@@ -254,17 +260,5 @@ def build_leader(
         merger,
         publishes,
         health,
-        LeaderService(
-            broker_service,
-            GroupService(
-                readiness,
-                groups,
-                GroupLosses(groups, store),
-                GroupChanges(groups, store, clock, retry_policy, reach),
-                group_lags,
-            ),
-            UploadService(readiness, topics, store),
-            admin_service,
-            publish_service,
-        ),
+        LeaderServices(broker_service, topic_service, group_service, publish_service, admin_service),
     )

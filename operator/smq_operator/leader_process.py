@@ -187,7 +187,7 @@ async def run_leader(
     shutdown = Shutdown(lambda step, error: log.error("shutdown.step_failed", step=step, exc_info=error))
     try:
         http_port = await http.start(settings.http) if settings.http else None
-        await server.start(leader.service)
+        await server.start(leader.services)
         if await _wait_for_store(store, pool, readiness, stop):
             platform_started = True
             if await _run_unless_stopped(

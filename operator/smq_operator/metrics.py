@@ -9,11 +9,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
-from smq_operator.api.group_lags import GroupLags
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.compaction.small_file_merger import SmallFileMerger
+from smq_operator.groups.group_lags import GroupLags
 from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loop import LeaderLoop

@@ -32,7 +32,7 @@ from smq_core.model.lost_range import LostRange
 from smq_core.model.names import bounded
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import topics_pb2
 
 # Versions that differ by one work together. Raise it by two when the format of a root changes: then the processes of
 # both formats refuse each other.
@@ -147,14 +147,14 @@ def _reason(value: str) -> Reason:
     return Reason(value) if value in _REASONS else Reason.ROLL
 
 
-def removed_to_pb(numbers: IntervalSet, segments: Iterable[RemovedSegment]) -> lpb.HistoryReply.Removed:
-    return lpb.HistoryReply.Removed(
-        numbers=[lpb.HistoryReply.Range(start=start, stop=stop) for start, stop in numbers],
+def removed_to_pb(numbers: IntervalSet, segments: Iterable[RemovedSegment]) -> topics_pb2.HistoryReply.Removed:
+    return topics_pb2.HistoryReply.Removed(
+        numbers=[topics_pb2.HistoryReply.Range(start=start, stop=stop) for start, stop in numbers],
         segments=[pb.Segment(name=s.name, number=s.number, end=s.end) for s in segments],
     )
 
 
-def removed_from_pb(message: lpb.HistoryReply.Removed) -> tuple[IntervalSet, dict[str, int]]:
+def removed_from_pb(message: topics_pb2.HistoryReply.Removed) -> tuple[IntervalSet, dict[str, int]]:
     """The numbers of removed segments, and the ends of the last ones by name."""
     return tuple((r.start, r.stop) for r in message.numbers), {s.name: s.end for s in message.segments}
 

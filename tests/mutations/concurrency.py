@@ -6,9 +6,9 @@ from .mutation import Mutation
 
 FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
 TEST_FETCHER = "tests/unit/client/consuming/test_fetcher.py"
-GROUPS = "operator/smq_operator/api/group_coordinator.py"
-TEST_GROUPS = "tests/unit/operator/api/test_group_coordinator.py"
-TEST_CHANGES = "tests/unit/operator/api/test_group_changes.py"
+GROUPS = "operator/smq_operator/groups/group_coordinator.py"
+TEST_GROUPS = "tests/unit/operator/groups/test_group_coordinator.py"
+TEST_CHANGES = "tests/unit/operator/groups/test_group_changes.py"
 
 MUTATIONS = (
     # ---- the leader

@@ -22,9 +22,9 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, WrongIncarnation
 from smq_proto.channel_options import NO_PROXY
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as leader_pb
-from smq_proto.v1.leader_pb2_grpc import LeaderStub
+from smq_proto.v1.brokers_pb2_grpc import BrokersStub
 from smq_proto.wire import PROTOCOL, error_from_pb
 
 REPORT_SECONDS = 1.0
@@ -80,7 +80,7 @@ class LeaderSession:
         self.others_drain: bool | None = None
         """Whether another broker drains, from the last answer of a leader; None before the first answer."""
         self.answered_at = time.monotonic()
-        self._last_answer = leader_pb.BrokerReportReply()
+        self._last_answer = brokers_pb2.BrokerReportReply()
 
     def leaders(self) -> list[str]:
         """The known addresses of leaders, the current one first."""
@@ -135,7 +135,7 @@ class LeaderSession:
             status = self._status()
             if status is None:
                 return False
-            report = leader_pb.BrokerReport(
+            report = brokers_pb2.BrokerReport(
                 protocol=PROTOCOL,
                 broker=self._reporter.broker,
                 incarnation=self._registry.incarnation,
@@ -153,7 +153,7 @@ class LeaderSession:
             try:
                 if self._channel is None:
                     self._channel = grpc.insecure_channel(leader, _CHANNEL)
-                reply = LeaderStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS)
+                reply = BrokersStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS)
             except grpc.RpcError as error:
                 self._try_next_leader(leader, error)
                 continue

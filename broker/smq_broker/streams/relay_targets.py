@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import grpc
 import pyarrow as pa
 import pyarrow.flight as fl
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_proto.channel_options import NO_PROXY
 from smq_proto.flight import call
+from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as leader_pb
-from smq_proto.v1.leader_pb2_grpc import LeaderStub
+from smq_proto.v1.admin_pb2_grpc import AdminStub
 
 # The host name that clients use for the current leader; the port does not matter.
 LEADER_HOST = "leader"
@@ -92,7 +93,7 @@ def read_incarnation_at(address: str) -> str:
     """The incarnation of the broker at that address; empty if none answers."""
     try:
         with fl.connect(f"grpc://{address}", generic_options=[NO_PROXY]) as client:
-            status = call(client, "status", leader_pb.Empty(), timeout=REFRESH_TIMEOUT_SECONDS)
+            status = call(client, "status", Empty(), timeout=REFRESH_TIMEOUT_SECONDS)
         return pb.BrokerStatus.FromString(status).incarnation
     except (SmqError, DecodeError, pa.ArrowException, OSError):
         return ""
@@ -102,8 +103,8 @@ def list_brokers_by_address(leader: str) -> dict[str, set[str]]:
     """The incarnations of all brokers that the leader lists, by address; none if it does not answer."""
     try:
         with grpc.insecure_channel(leader, [NO_PROXY]) as channel:
-            request = leader_pb.ListBrokersRequest()
-            brokers = LeaderStub(channel).ListBrokers(request, timeout=REFRESH_TIMEOUT_SECONDS).brokers
+            request = admin_pb2.ListBrokersRequest()
+            brokers = AdminStub(channel).ListBrokers(request, timeout=REFRESH_TIMEOUT_SECONDS).brokers
     except grpc.RpcError:
         return {}
     found: dict[str, set[str]] = {}

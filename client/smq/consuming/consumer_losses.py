@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.groups.group_losses import GroupLosses
 from smq.consuming.reader_losses import ReaderLosses
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 
 
 class ConsumerLosses:
@@ -50,7 +50,7 @@ class ConsumerLosses:
         if self._reader.record(segment, loss):
             self._changed.notify_all()
 
-    def record_of_group(self, reply: lpb.GroupPositions, position: Callable[[str], int]) -> None:
+    def record_of_group(self, reply: groups_pb2.GroupPositions, position: Callable[[str], int]) -> None:
         """Records what the group has lost, except what it knew at its last commit.
 
         That is what retention removed before the group read it, and what was lost with all replicas of segments that

@@ -19,11 +19,11 @@ from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.uploads.reference_publisher import ReferencePublisher
 from smq.producing.uploads.upload_delivery import UploadDeliveryState
 from smq.producing.uploads.uploaded_rows import UploadedFile
-from smq.transport.leader_client import LeaderClient
 from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicView
 from smq_core.errors import DeliveryTimeout, ProducerFenced, ReferenceRejected, Unavailable
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import publishes_pb2
+from smq_proto.v1.publishes_pb2_grpc import PublishesStub
 from smq_storage.uploads.uploaded_files import read_upload
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ class _ClaimedApp(NamedTuple):
 class AtomicPublisher:
     """The atomic publishes of one client. Safe from many threads."""
 
-    def __init__(self, leader: LeaderClient) -> None:
-        self._leader = leader
+    def __init__(self, publishes: PublishesStub) -> None:
+        self._publishes = publishes
         self._owner = uuid.uuid4().hex
         """By which the leader knows this client."""
         self._lock = threading.Lock()
@@ -143,8 +143,8 @@ class AtomicPublisher:
 
     def _claim_from_leader(self, view: TopicView, claimed: _ClaimedApp, one_off: bool, deadline: float) -> int:
         """The app's last version, -1 if there is none."""
-        request = lpb.ClaimAppRequest(topic=view.name, app=claimed.app, owner=claimed.owner, one_off=one_off)
-        reply: lpb.AppReply = self._leader.call("ClaimApp", request, timeout=_left(deadline))
+        request = publishes_pb2.ClaimAppRequest(topic=view.name, app=claimed.app, owner=claimed.owner, one_off=one_off)
+        reply: publishes_pb2.AppReply = self._publishes.ClaimApp(request, timeout=_left(deadline))
         with self._lock:
             self._versions[claimed] = reply.version if reply.HasField("version") else -1
             return self._versions[claimed]
@@ -154,7 +154,7 @@ class AtomicPublisher:
     ) -> AtomicReceipt:
         """Commits the version, and returns when its rows are in the log."""
         app = claimed.app
-        message = lpb.AtomicPublishRequest(
+        message = publishes_pb2.AtomicPublishRequest(
             topic=view.name,
             app=app,
             owner=claimed.owner,
@@ -166,7 +166,7 @@ class AtomicPublisher:
         committed, by_this_call, problem = False, False, ""
         while True:
             try:
-                reply: lpb.AppReply = self._leader.call("PublishAtomically", message, timeout=_left(deadline))
+                reply: publishes_pb2.AppReply = self._publishes.PublishAtomically(message, timeout=_left(deadline))
             except Unavailable as error:
                 if not committed:
                     self._own_versions[claimed] = version
@@ -238,8 +238,8 @@ def _staged(file: UploadedFile) -> StagedFile:
     )
 
 
-def _file_to_pb(file: StagedFile) -> lpb.AtomicPublishRequest.File:
-    return lpb.AtomicPublishRequest.File(
+def _file_to_pb(file: StagedFile) -> publishes_pb2.AtomicPublishRequest.File:
+    return publishes_pb2.AtomicPublishRequest.File(
         upload=file.name,
         etag=file.etag,
         rows=file.rows,

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -15,15 +15,17 @@ from smq.transport.dialer import DIRECT, Dialer
 from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, Unreachable
 from smq_proto.connection_failures import cause_of
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.v1 import leader_pb2_grpc
+from smq_proto.v1.admin_pb2_grpc import AdminStub
+from smq_proto.v1.groups_pb2_grpc import GroupsStub
+from smq_proto.v1.publishes_pb2_grpc import PublishesStub
+from smq_proto.v1.topics_pb2_grpc import TopicsStub
 
 ERROR_TRAILER = "smq-error-bin"
 RETRY_INTERVAL_SECONDS = 0.1
 # The time without an answer after which a call reports what it waits for.
 REPORT_WAIT_AFTER_SECONDS = 1.0
 _LIST_BROKER_ACTIONS = "/arrow.flight.protocol.FlightService/ListActions"
-_LIST_TOPICS = "/smq.v1.Leader/ListTopics"
+_LIST_TOPICS = "/smq.v1.Admin/ListTopics"
 _BROKER_CHECK_SECONDS = 1.0
 # What gRPC says of an answer that has a status of HTTP only, such as 404.
 _HTTP_STATUS = "http2 header with status"
@@ -35,6 +37,8 @@ _WHERE_THE_LEADER_IS = (
     "`smq dev` listens at 127.0.0.1:7070, and on Kubernetes the leader is the Service of the operator, port 7070"
 )
 _CLOSE_SECONDS = 1.0
+# A method of a service at one channel
+_Method: TypeAlias = Callable[[grpc.Channel], Any]
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 << 20),
     # Short limits, so that a leader that comes back is found at once and not after gRPC's own backoff.
@@ -47,6 +51,8 @@ _OPTIONS = (
 class LeaderClient:
     """Safe from many threads. Addresses are ``host:port``; the one that answered last is tried first.
 
+    Each service of the leader has its stub here, whose calls take ``timeout``, in seconds. They try each address until
+    one leads, and raise Unavailable if no leader answers within that time, or the leader's error.
     ``on_wait`` is called with a text for a person when a call has waited for REPORT_WAIT_AFTER_SECONDS.
     """
 
@@ -66,6 +72,9 @@ class LeaderClient:
         self._channels: dict[str, grpc.Channel] = {}
         self._current = self._addresses[0] if self._addresses else ""
         self._closed = False
+        channel: Any = _LeadingChannel(self._call, self._watch)
+        self.topics, self.groups = TopicsStub(channel), GroupsStub(channel)
+        self.publishes, self.admin = PublishesStub(channel), AdminStub(channel)
 
     @property
     def is_configured(self) -> bool:
@@ -76,11 +85,7 @@ class LeaderClient:
         """The addresses, and the relay through which they are reached."""
         return ", ".join(self._addresses) + (f" via {self._dialer.via}" if self._dialer.via else "")
 
-    def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Calls the Leader service, trying each address until one leads, within ``timeout`` seconds.
-
-        Raises Unavailable if no leader answers within that time, or the leader's error.
-        """
+    def _call(self, method: _Method, request: Any, timeout: float | None) -> Any:
         began = time.monotonic()
         deadline = began + (timeout if timeout is not None else self.timeout)
         tried: set[str] = set()
@@ -114,10 +119,10 @@ class LeaderClient:
                 tried.clear()
                 time.sleep(min(RETRY_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
 
-    def watch(self, request: lpb.WatchRequest) -> LayoutWatch:
-        """Opens the stream of a topic's layouts at the address that led last. Iterating it raises the errors."""
+    def _watch(self, method: _Method, request: Any) -> LayoutWatch:
+        """Opens a stream at the address that led last. Iterating it raises the errors."""
         address = self._current_address()
-        return LayoutWatch(self, address, self._stub(address).Watch(request))
+        return LayoutWatch(self, address, method(self._channel(address))(request))
 
     def close(self) -> None:
         with self._lock:
@@ -142,8 +147,8 @@ class LeaderClient:
                 at = self._addresses.index(failed) if failed in self._addresses else -1
                 self._current = self._addresses[(at + 1) % len(self._addresses)]
 
-    def _attempt(self, address: str, method: str, request: Any, timeout: float) -> Any:
-        call = getattr(self._stub(address), method)
+    def _attempt(self, address: str, method: _Method, request: Any, timeout: float) -> Any:
+        call = method(self._channel(address))
         if self.on_wait is None:
             return call(request, timeout=timeout)
         reply = call.future(request, timeout=timeout)
@@ -195,14 +200,30 @@ class LeaderClient:
         except grpc.RpcError:
             return False
 
-    def _stub(self, address: str) -> Any:
+    def _channel(self, address: str) -> grpc.Channel:
         with self._lock:
             if self._closed:
                 raise Unavailable("the client is closed")
             channel = self._channels.get(address)
             if channel is None:
                 channel = self._channels[address] = self._dialer.leader_channel(address, _OPTIONS)
-        return leader_pb2_grpc.LeaderStub(channel)
+        return channel
+
+
+class _LeadingChannel:
+    """The channel of the stubs: a call goes to the address that leads."""
+
+    def __init__(self, unary: Callable[..., Any], stream: Callable[..., LayoutWatch]) -> None:
+        self._unary, self._stream = unary, stream
+
+    def unary_unary(self, method: str, **codec: Any) -> Callable[..., Any]:
+        def call(request: Any, timeout: float | None = None) -> Any:
+            return self._unary(lambda channel: channel.unary_unary(method, **codec), request, timeout)
+
+        return call
+
+    def unary_stream(self, method: str, **codec: Any) -> Callable[..., LayoutWatch]:
+        return lambda request: self._stream(lambda channel: channel.unary_stream(method, **codec), request)
 
 
 class LayoutWatch:

@@ -24,7 +24,7 @@ from smq_core.model.interval_set import EMPTY, IntervalSet
 from smq_core.reading.segment_dag import missing_predecessors
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import topics_pb2
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage.catalog import layouts, sealed_index, topics
 from smq_storage.object_store.presigned_urls import SigningKey
@@ -158,8 +158,8 @@ class TopicView:
         if not self._leader.is_configured:
             return
         try:
-            request = lpb.ReportUnreachableRequest(incarnation=incarnation, error=what[:200])
-            self._leader.call("ReportUnreachable", request, timeout=0.3)
+            request = topics_pb2.ReportUnreachableRequest(incarnation=incarnation, error=what[:200])
+            self._leader.topics.ReportUnreachable(request, timeout=0.3)
         except SmqError:
             return
 
@@ -167,7 +167,7 @@ class TopicView:
         """Returns the segments that have left the layout, from the leader or from the files. Raises Unavailable."""
         if self._leader.is_configured:
             try:
-                reply = self._leader.call("History", lpb.HistoryRequest(topic=self.name), timeout=2.0)
+                reply = self._leader.topics.History(topics_pb2.HistoryRequest(topic=self.name), timeout=2.0)
                 sealed = {s.name: sealed_from_pb(s) for s in reply.segments}
                 return SealedHistory(sealed, *removed_from_pb(reply.removed))
             except Unavailable:
@@ -228,10 +228,10 @@ class TopicView:
         missing = self._store_needs_credentials and not (self._settings is not None and self._settings.has_credentials)
         return missing and self._leader.is_configured
 
-    def sign_uploads(self, request: lpb.SignUploadsRequest) -> lpb.SignUploadsReply:
+    def sign_uploads(self, request: topics_pb2.SignUploadsRequest) -> topics_pb2.SignUploadsReply:
         """Returns URLs for new files of this topic. Raises UnknownTopic, StoreUnsupported, Unavailable."""
         request.topic, request.uid = self.name, self.snapshot.topic.uid
-        reply: lpb.SignUploadsReply = self._leader.call("SignUploads", request)
+        reply: topics_pb2.SignUploadsReply = self._leader.topics.SignUploads(request)
         return reply
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ class TopicView:
     def _watch(self) -> None:
         if not self._leader.is_configured:
             raise Unavailable("no leader is configured")
-        watch_stream = self._leader.watch(lpb.WatchRequest(topic=self.name))
+        watch_stream = self._leader.topics.Watch(topics_pb2.WatchRequest(topic=self.name))
         with self._changed:
             self._watch_stream = watch_stream
         if self._stop.is_set():

@@ -1,1 +1,1 @@
-"""The leader's gRPC API: its services, the consumer group coordinator, and the mapping of errors."""
+"""The leader's gRPC API: a module for each service, the checks of their requests, and the mapping of errors."""

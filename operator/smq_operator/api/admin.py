@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
+from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
@@ -38,8 +39,8 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.status.health import HealthIssues, HealthMonitor
 from smq_operator.status.topic_conditions import Commands, topic_conditions
 from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
+from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
 from smq_storage.catalog.reader_pins import list_pins
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -89,7 +90,7 @@ class AdminService:
     recovery: TopicRecovery
 
     @unary_handler
-    async def ApplyTopic(self, request: lpb.ApplyTopicRequest) -> lpb.ApplyTopicReply:
+    async def ApplyTopic(self, request: admin_pb2.ApplyTopicRequest) -> admin_pb2.ApplyTopicReply:
         # A manifest may take most of a second, in which the leader has to go on.
         document = await asyncio.to_thread(parse_document, request.manifest)
         desired = document.topic
@@ -101,7 +102,7 @@ class AdminService:
             managed = await self.sync.adopted(applied.topic)
             if managed.rejection is not None:
                 raise InvalidRequest(f"topic {applied.topic}: {managed.rejection}")
-        return lpb.ApplyTopicReply(
+        return admin_pb2.ApplyTopicReply(
             topic=applied.topic,
             result=applied.result,
             before=to_manifest(applied.before) if applied.before is not None else "",
@@ -110,7 +111,7 @@ class AdminService:
         )
 
     @unary_handler
-    async def AlterTopic(self, request: lpb.AlterTopicRequest) -> lpb.AlterTopicReply:
+    async def AlterTopic(self, request: admin_pb2.AlterTopicRequest) -> admin_pb2.AlterTopicReply:
         check_request(request)
         change = await alter_topic(
             self.topics.topic(request.topic),
@@ -122,29 +123,29 @@ class AdminService:
             self.queue,
             preview=request.preview,
         )
-        return lpb.AlterTopicReply(
+        return admin_pb2.AlterTopicReply(
             schema=schema_to_pb(change.schema), changes=_change_messages(change.before, change.after)
         )
 
     @unary_handler
-    async def ExportTopic(self, request: lpb.ExportTopicRequest) -> lpb.ExportTopicReply:
+    async def ExportTopic(self, request: admin_pb2.ExportTopicRequest) -> admin_pb2.ExportTopicReply:
         manifest = manifest_of(self.topics.topic(request.topic).desired)
-        return lpb.ExportTopicReply(
+        return admin_pb2.ExportTopicReply(
             manifest=to_manifest(manifest),
             settings=[
-                lpb.ExportTopicReply.Setting(field=it.field, value=it.value, is_default=it.is_default)
+                admin_pb2.ExportTopicReply.Setting(field=it.field, value=it.value, is_default=it.is_default)
                 for it in settings_of(manifest.spec)
             ],
         )
 
     @unary_handler
-    async def DeleteTopic(self, request: lpb.DeleteTopicRequest) -> lpb.Empty:
+    async def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> Empty:
         """Returns when every segment is sealed. From then on no broker acks a message of this topic."""
         topic_deletions = self.topic_deletions
         pending_uid = topic_deletions.uid_of(full_name(request.topic))
         if pending_uid is not None and full_name(request.topic) not in self.topics:
             await topic_deletions.wait_until_sealed(pending_uid, SEAL_WAIT_SECONDS)
-            return lpb.Empty()
+            return Empty()
         if full_name(request.topic) not in self.topics and not topic_deletions.has_synced:
             raise Unavailable(
                 "the new leader is still loading the topics that are being deleted: try again in a few seconds"
@@ -157,7 +158,7 @@ class AdminService:
         self.sync.sync()
         topic_deletions.start(topic.name, topic.uid)
         await topic_deletions.wait_until_sealed(topic.uid, SEAL_WAIT_SECONDS - (self.clock() - requested_at) / SECOND)
-        return lpb.Empty()
+        return Empty()
 
     async def _topic_to_delete(self, name: str) -> Topic:
         """The topic as the filer has it. A new leader may not have read it yet although brokers host its segments."""
@@ -173,7 +174,7 @@ class AdminService:
         return managed.topic
 
     @unary_handler
-    async def TrimTopic(self, request: lpb.TrimTopicRequest) -> lpb.TrimTopicReply:
+    async def TrimTopic(self, request: admin_pb2.TrimTopicRequest) -> admin_pb2.TrimTopicReply:
         managed = self.topics.topic(request.topic)
         if managed.topic is None or managed.layout is None:
             raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
@@ -182,47 +183,47 @@ class AdminService:
         wanted = TrimRequest(request.before, request.preview, request.skip_unread)
         done = await self.garbage_collector.trim(managed, managed.topic, wanted)
         removed = [
-            lpb.TrimTopicReply.Removed(
+            admin_pb2.TrimTopicReply.Removed(
                 segment=it.segment.name, messages=it.segment.end, bytes=it.segment.bytes, unread=it.unread
             )
             for it in done.removals
         ]
-        kept = [lpb.TrimTopicReply.Kept(segment=name, reason=reason) for name, reason in done.kept.items()]
-        return lpb.TrimTopicReply(removed=removed, kept=kept, more=done.more)
+        kept = [admin_pb2.TrimTopicReply.Kept(segment=name, reason=reason) for name, reason in done.kept.items()]
+        return admin_pb2.TrimTopicReply(removed=removed, kept=kept, more=done.more)
 
     @unary_handler
-    async def RecoverTopic(self, request: lpb.RecoverTopicRequest) -> lpb.RecoverTopicReply:
+    async def RecoverTopic(self, request: admin_pb2.RecoverTopicRequest) -> admin_pb2.RecoverTopicReply:
         report = await self.recovery.recover(request.topic, preview=request.preview, accept_loss=request.accept_loss)
         self.queue.enqueue(self.topics.topic(request.topic))
-        return lpb.RecoverTopicReply(found=report.found, writes=report.writes, unknown=report.unknown)
+        return admin_pb2.RecoverTopicReply(found=report.found, writes=report.writes, unknown=report.unknown)
 
     @unary_handler
-    async def PauseScaling(self, request: lpb.PauseScalingRequest) -> lpb.Empty:
+    async def PauseScaling(self, request: admin_pb2.PauseScalingRequest) -> Empty:
         managed = self.topics.topic(request.topic)
         await self.platform.set_paused(managed.name, request.paused)
         self.sync.sync()
         self.queue.enqueue(managed)
-        return lpb.Empty()
+        return Empty()
 
     @unary_handler
-    async def ListTopics(self, request: lpb.ListTopicsRequest) -> lpb.TopicList:
-        return lpb.TopicList(
+    async def ListTopics(self, request: admin_pb2.ListTopicsRequest) -> admin_pb2.TopicList:
+        return admin_pb2.TopicList(
             topics=[_topic_message(managed, self.health.issues(name)) for name, managed in sorted(self.topics.items())],
             problems=[
-                *(lpb.TopicList.Problem(where=p.where, message=p.message) for p in self.platform.problems()),
-                *(lpb.TopicList.Problem(where=p.where, message=p.message) for p in self.problems.all()),
+                *(admin_pb2.TopicList.Problem(where=p.where, message=p.message) for p in self.platform.problems()),
+                *(admin_pb2.TopicList.Problem(where=p.where, message=p.message) for p in self.problems.all()),
             ],
         )
 
     @unary_handler
-    async def ListBrokers(self, request: lpb.ListBrokersRequest) -> lpb.BrokerList:
+    async def ListBrokers(self, request: admin_pb2.ListBrokersRequest) -> admin_pb2.BrokerList:
         now = self.clock()
         entries = []
         for broker in self.registry.all():
             alive = broker.liveness(now)
             state = "draining" if broker.draining and alive is Liveness.ALIVE else alive.value
             entries.append(
-                lpb.BrokerList.Broker(
+                admin_pb2.BrokerList.Broker(
                     name=broker.replica.broker,
                     incarnation=broker.replica.incarnation,
                     address=broker.replica.address,
@@ -232,19 +233,19 @@ class AdminService:
                     ended_at=broker.ended_at,
                 )
             )
-        return lpb.BrokerList(brokers=entries)
+        return admin_pb2.BrokerList(brokers=entries)
 
     @unary_handler
-    async def ListPins(self, request: lpb.ListPinsRequest) -> lpb.PinList:
+    async def ListPins(self, request: admin_pb2.ListPinsRequest) -> admin_pb2.PinList:
         """The pins as the filer has them now. Those that have expired are listed until retention ends them."""
         managed = self.topics.topic(request.topic)
         if managed.topic is None:
             raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
         pins = await self.store.run(list_pins, managed.topic.name, managed.topic.uid)
         now = (await self.filer_clock.read()).filer
-        return lpb.PinList(
+        return admin_pb2.PinList(
             pins=[
-                lpb.PinList.Pin(
+                admin_pb2.PinList.Pin(
                     id=pin.id,
                     owner=pin.pin.owner,
                     age=max(0, now - pin.created_at),
@@ -257,24 +258,26 @@ class AdminService:
         )
 
     @unary_handler
-    async def ListDecisions(self, request: lpb.ListDecisionsRequest) -> lpb.DecisionList:
-        return lpb.DecisionList(
+    async def ListDecisions(self, request: admin_pb2.ListDecisionsRequest) -> admin_pb2.DecisionList:
+        return admin_pb2.DecisionList(
             decisions=[
-                lpb.DecisionList.Decision(at=d.at, topic=d.topic, action=d.action, segments=d.segments, reason=d.reason)
+                admin_pb2.DecisionList.Decision(
+                    at=d.at, topic=d.topic, action=d.action, segments=d.segments, reason=d.reason
+                )
                 for d in self.decisions.recent
             ]
         )
 
     @unary_handler
-    async def ChangeSegments(self, request: lpb.ChangeSegmentsRequest) -> lpb.Empty:
+    async def ChangeSegments(self, request: admin_pb2.ChangeSegmentsRequest) -> Empty:
         """Returns when the layout contains the request, so that any later leader continues it."""
         wanted = ManualRequest(request.action, tuple(request.segments), tuple(request.boundaries))
         wanted = self.requests.submit(request.topic, wanted)
         await wait_until_written(self.topics.topic(request.topic), wanted)
-        return lpb.Empty()
+        return Empty()
 
     @unary_handler
-    async def DrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
+    async def DrainBroker(self, request: admin_pb2.DrainBrokerRequest) -> Empty:
         """Returns when the broker reports that it drains, so that any later leader continues it."""
         living = self._living(request.broker)
         others = [b for b in self.registry.alive(self.clock()) if b not in living and not b.draining]
@@ -296,16 +299,16 @@ class AdminService:
                 f"{request.broker} has not confirmed that it drains: this leader drains it, but after a leader change "
                 "the command has to be run again"
             ) from None
-        return lpb.Empty()
+        return Empty()
 
     @unary_handler
-    async def UndrainBroker(self, request: lpb.UndrainBrokerRequest) -> lpb.Empty:
+    async def UndrainBroker(self, request: admin_pb2.UndrainBrokerRequest) -> Empty:
         """A process that has begun to drain never takes segments again, so it is replaced by a new one."""
         if not any(broker.draining for broker in self._living(request.broker)):
             raise InvalidRequest(f"broker {request.broker} does not drain: `smq broker list` shows the state of each")
         self.platform.restart_broker(request.broker)
         log.info("broker.undrain", broker=request.broker)
-        return lpb.Empty()
+        return Empty()
 
     def _living(self, name: str) -> list[Broker]:
         """The processes of this name that may run. Raises InvalidRequest if there is none."""
@@ -316,7 +319,7 @@ class AdminService:
         return living
 
     @unary_handler
-    async def AcceptLoss(self, request: lpb.AcceptLossRequest) -> lpb.Empty:
+    async def AcceptLoss(self, request: admin_pb2.AcceptLossRequest) -> Empty:
         segment = self.requests.accept_loss(request.topic, request.segment)
         managed = self.topics.topic(request.topic)
         try:
@@ -330,17 +333,17 @@ class AdminService:
                 f"{segment}: the accepted loss is not recorded yet because the filer does not respond. This leader "
                 "keeps trying; run the command again after a leader change"
             ) from None
-        return lpb.Empty()
+        return Empty()
 
 
-def _change_messages(before: TopicManifest | None, after: TopicManifest) -> list[lpb.TopicChange]:
+def _change_messages(before: TopicManifest | None, after: TopicManifest) -> list[admin_pb2.TopicChange]:
     changes = manifest_changes(before, after) if before is not None else []
-    return [lpb.TopicChange(text=change.text, risk=change.risk) for change in changes]
+    return [admin_pb2.TopicChange(text=change.text, risk=change.risk) for change in changes]
 
 
-def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList.Topic:
+def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> admin_pb2.TopicList.Topic:
     rates, ends = managed.rates(), managed.readable_ends()
-    return lpb.TopicList.Topic(
+    return admin_pb2.TopicList.Topic(
         info=topic_to_pb(managed.topic, managed.newest_schema)
         if managed.topic is not None
         else pb.TopicInfo(name=managed.name),
@@ -355,10 +358,10 @@ def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList
     )
 
 
-def condition_messages(snapshot: TopicSnapshot) -> list[lpb.Condition]:
+def condition_messages(snapshot: TopicSnapshot) -> list[admin_pb2.Condition]:
     """All conditions of the topic."""
     return [
-        lpb.Condition(type=c.type, status=c.status, reason=c.reason, message=c.message)
+        admin_pb2.Condition(type=c.type, status=c.status, reason=c.reason, message=c.message)
         for c in topic_conditions(snapshot, SMQ)
     ]
 

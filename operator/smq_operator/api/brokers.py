@@ -1,17 +1,15 @@
-"""The API for brokers (reports) and for clients that locate topics."""
+"""The service that brokers call: their reports."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
-from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, UnknownTopic
+from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Segment
 from smq_core.scaling.segment_load import TrafficCounters
-from smq_operator.api.errors import stream_handler, unary_handler
+from smq_operator.api.errors import unary_handler
 from smq_operator.api.report_checks import (
     check_sender,
     check_size,
@@ -27,29 +25,24 @@ from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.loss_recorder import LossRecorder
-from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.wire import check_protocol, layout_to_pb, removed_to_pb, sealed_to_pb, topic_to_pb
-from smq_storage.object_store.store import StoreSettings
+from smq_proto.wire import check_protocol
 
 log = structlog.get_logger(__name__)
-
-LOCATE_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerService:
-    """Report, ReportUnreachable, Locate, Watch, History."""
+    """Report: what a broker hosts, and what it shall do. Its first report registers it."""
 
     readiness: Readiness
     topics: TopicDirectory
-    sync: TopicSync
     registry: BrokerRegistry
     assignments: BrokerAssignments
     effects: EffectRunner
@@ -59,13 +52,10 @@ class BrokerService:
     stale_segments: StaleSegments
     losses: LossRecorder
     topic_deletions: TopicDeletionManager
-    store_settings: StoreSettings
     clock: Clock
-    _locate_cache: dict[str, tuple[object, pb.LocateReply]] = field(default_factory=dict)
-    """By topic: the last reply to Locate, and the version of the layout in it."""
 
     @unary_handler
-    async def Report(self, report: lpb.BrokerReport) -> lpb.BrokerReportReply:
+    async def Report(self, report: brokers_pb2.BrokerReport) -> brokers_pb2.BrokerReportReply:
         check_protocol(report.protocol)
         check_size(report)
         now = self.clock()
@@ -101,7 +91,7 @@ class BrokerService:
         may_leave = may_leave and not any(self.assignments.segments_of(incarnation) for incarnation in held)
         may_leave = may_leave and not any(self.topic_deletions.blocks_leaving(incarnation) for incarnation in held)
         others = any(self._is_draining(other) for other in self.registry.all() if other is not broker)
-        return lpb.BrokerReportReply(
+        return brokers_pb2.BrokerReportReply(
             may_leave=may_leave,
             assigned=assigned,
             others_drain=others,
@@ -122,7 +112,7 @@ class BrokerService:
         # A report does not say which topics the journals of former incarnations belong to.
         return self.topics.layouts_known_for(set(self.topics) if broker.recovered else hosted)
 
-    async def _reject_duplicate_name(self, report: lpb.BrokerReport) -> None:
+    async def _reject_duplicate_name(self, report: brokers_pb2.BrokerReport) -> None:
         """Rejects the second of two living processes with one name, which would make each other look gone."""
         registry = self.registry
         if registry.get(report.incarnation) is not None:
@@ -134,75 +124,6 @@ class BrokerService:
                     f"a broker named {report.broker} is alive at {other.replica.address} already: "
                     "start this one under a name of its own (--name)"
                 )
-
-    @unary_handler
-    async def Locate(self, request: pb.LocateRequest) -> pb.LocateReply:
-        managed = self.topics.topic(request.topic)
-        try:
-            async with asyncio.timeout(LOCATE_TIMEOUT_SECONDS):
-                while managed.layout is None:
-                    await managed.wait_for_change()
-                    managed = self.topics.topic(request.topic)
-        except TimeoutError:
-            raise NoBrokers(
-                f"topic {managed.name} has no segments yet: {managed.problem or 'no broker is available'}"
-            ) from None
-        return self._located(managed)
-
-    @stream_handler
-    async def Watch(self, request: lpb.WatchRequest) -> AsyncIterator[pb.LocateReply]:
-        managed = self.topics.topic(request.topic)
-        sent_version: object = None
-        while True:
-            if managed.deleted:
-                raise UnknownTopic(f"topic {managed.name} was deleted")
-            reconciler = managed.reconciler
-            if (
-                reconciler is not None
-                and reconciler.layout is not None
-                and sent_version != (reconciler.etag, reconciler.topic, managed.loss_version())
-            ):
-                sent_version = (reconciler.etag, reconciler.topic, managed.loss_version())
-                yield self._located(managed)
-                continue
-            await managed.wait_for_change()
-
-    def _located(self, managed: ManagedTopic) -> pb.LocateReply:
-        """One message per version of the layout, for any number of requests."""
-        assert managed.reconciler is not None and managed.reconciler.layout is not None
-        key = (managed.reconciler.etag, managed.reconciler.topic, managed.loss_version())
-        cached = self._locate_cache.get(managed.name)
-        if cached is None or cached[0] != key:
-            reply = pb.LocateReply(
-                topic=topic_to_pb(managed.reconciler.topic, managed.newest_schema),
-                layout=layout_to_pb(managed.reconciler.layout),
-                store_url=self.store_settings.url,
-                store_options=self.store_settings.to_public_options(),
-                losses=managed.loss_version(),
-            )
-            cached = self._locate_cache[managed.name] = (key, reply)
-        return cached[1]
-
-    @unary_handler
-    async def History(self, request: lpb.HistoryRequest) -> lpb.HistoryReply:
-        managed = await self.sync.adopted(self.topics.topic(request.topic).name)
-        try:
-            async with asyncio.timeout(LOCATE_TIMEOUT_SECONDS):
-                while not managed.index_read:
-                    await managed.wait_for_change()
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"the index of {managed.name} is not loaded yet; check that the filer is reachable"
-            ) from None
-        return lpb.HistoryReply(
-            segments=[sealed_to_pb(entry) for entry in managed.sealed.values()],
-            removed=removed_to_pb(managed.removed_intervals, managed.removed_segments.values()),
-        )
-
-    @unary_handler
-    async def ReportUnreachable(self, hint: lpb.ReportUnreachableRequest) -> lpb.Empty:
-        self.liveness_probes.report_unresponsive(hint.incarnation, by="a client")
-        return lpb.Empty()
 
 
 def _apply_segment_report(managed: ManagedTopic, report: pb.SegmentReport, incarnation: str, now: int) -> bool:

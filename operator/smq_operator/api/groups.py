@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from google.protobuf.empty_pb2 import Empty
+
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Positions
 from smq_core.model.names import MAX_NAME_LENGTH, check_labels, check_name
 from smq_operator.api.errors import unary_handler
-from smq_operator.api.group_changes import GroupChanges
-from smq_operator.api.group_coordinator import GroupCoordinator
-from smq_operator.api.group_lags import GroupLags, LagReport
-from smq_operator.api.group_losses import GroupLosses
+from smq_operator.groups.group_changes import GroupChanges
+from smq_operator.groups.group_coordinator import GroupCoordinator
+from smq_operator.groups.group_lags import GroupLags, LagReport
+from smq_operator.groups.group_losses import GroupLosses
 from smq_operator.runtime.readiness import Readiness
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 
 HEARTBEAT_MS = 1000
 # The name that the leader gives has that of the group in it.
@@ -32,7 +34,7 @@ class GroupService:
     lags: GroupLags
 
     @unary_handler
-    async def JoinGroup(self, request: lpb.JoinGroupRequest) -> lpb.GroupAssignment:
+    async def JoinGroup(self, request: groups_pb2.JoinGroupRequest) -> groups_pb2.GroupAssignment:
         _require_group_name(request.group)
         start: str | Positions = request.start or "earliest"
         if start not in STARTS:
@@ -43,7 +45,7 @@ class GroupService:
         member, assignment = await self.groups.join(
             request.topic, request.group, request.member, start, request.generation, dict(request.ended)
         )
-        return lpb.GroupAssignment(
+        return groups_pb2.GroupAssignment(
             member=member,
             generation=assignment.generation,
             positions=assignment.positions,
@@ -52,13 +54,13 @@ class GroupService:
         )
 
     @unary_handler
-    async def LeaveGroup(self, request: lpb.LeaveGroupRequest) -> lpb.Empty:
+    async def LeaveGroup(self, request: groups_pb2.LeaveGroupRequest) -> Empty:
         _require_group_name(request.group)
         await self.groups.leave(request.topic, request.group, request.member)
-        return lpb.Empty()
+        return Empty()
 
     @unary_handler
-    async def CommitPositions(self, request: lpb.CommitPositionsRequest) -> lpb.Empty:
+    async def CommitPositions(self, request: groups_pb2.CommitPositionsRequest) -> Empty:
         _require_group_name(request.group)
         await self.groups.commit(
             request.topic,
@@ -69,49 +71,53 @@ class GroupService:
             dict(request.known_losses),
             request.epoch,
         )
-        return lpb.Empty()
+        return Empty()
 
     @unary_handler
-    async def GetPositions(self, request: lpb.GetPositionsRequest) -> lpb.GroupPositions:
+    async def GetPositions(self, request: groups_pb2.GetPositionsRequest) -> groups_pb2.GroupPositions:
         _require_group_name(request.group)
         lost = await self.losses.by_retention(request.topic, request.group)
-        return lpb.GroupPositions(
+        return groups_pb2.GroupPositions(
             positions=await self.groups.positions(request.topic, request.group),
             lost=[
-                lpb.GroupPositions.Loss(segment=segment.name, start=start, stop=segment.end, acknowledged=acknowledged)
+                groups_pb2.GroupPositions.Loss(
+                    segment=segment.name, start=start, stop=segment.end, acknowledged=acknowledged
+                )
                 for segment, start, acknowledged in lost
             ],
             lost_with_replicas=[
-                lpb.GroupPositions.Loss(segment=name, start=it.first, stop=it.upto, at_least=it.open_ended)
+                groups_pb2.GroupPositions.Loss(segment=name, start=it.first, stop=it.upto, at_least=it.open_ended)
                 for name, it in await self.losses.with_replicas(request.topic, request.group)
             ],
         )
 
     @unary_handler
-    async def SetPositions(self, request: lpb.SetPositionsRequest) -> lpb.SetPositionsReply:
+    async def SetPositions(self, request: groups_pb2.SetPositionsRequest) -> groups_pb2.SetPositionsReply:
         """Returns when the positions are in the filer."""
         _require_group_name(request.group)
         done = await self.changes.set_positions(
             request.topic, request.group, dict(request.positions), create=request.create, dry_run=request.dry_run
         )
-        return lpb.SetPositionsReply(before=done.before, positions=done.after, generation=done.generation)
+        return groups_pb2.SetPositionsReply(before=done.before, positions=done.after, generation=done.generation)
 
     @unary_handler
-    async def DeleteGroup(self, request: lpb.DeleteGroupRequest) -> lpb.Empty:
+    async def DeleteGroup(self, request: groups_pb2.DeleteGroupRequest) -> Empty:
         _require_group_name(request.group)
         await self.changes.delete(request.topic, request.group)
-        return lpb.Empty()
+        return Empty()
 
     @unary_handler
-    async def ListGroups(self, request: lpb.ListGroupsRequest) -> lpb.GroupList:
+    async def ListGroups(self, request: groups_pb2.ListGroupsRequest) -> groups_pb2.GroupList:
         """The groups as the filer has them now. One whose file cannot be read does not hide the others."""
         managed, groups = await self.groups.read_snapshots(request.topic)
-        return lpb.GroupList(groups=[_group_message(self.lags.report(managed, group)) for group in groups.values()])
+        return groups_pb2.GroupList(
+            groups=[_group_message(self.lags.report(managed, group)) for group in groups.values()]
+        )
 
 
-def _group_message(report: LagReport) -> lpb.GroupList.Group:
+def _group_message(report: LagReport) -> groups_pb2.GroupList.Group:
     group, owners = report.group, report.group.owners
-    made = lpb.GroupList.Group(
+    made = groups_pb2.GroupList.Group(
         name=group.name,
         generation=group.generation,
         members=group.members,
@@ -123,7 +129,7 @@ def _group_message(report: LagReport) -> lpb.GroupList.Group:
     if not group.unreadable:
         made.lag, made.lag_seconds = report.total.messages, report.total.age / 1e6
         made.segments.extend(
-            lpb.GroupList.SegmentLag(
+            groups_pb2.GroupList.SegmentLag(
                 segment=it.segment,
                 position=it.position,
                 end=it.end,

@@ -26,7 +26,7 @@ from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog.atomic_publishes import change_publishes, read_publishes
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.layouts import read_layout
@@ -50,13 +50,13 @@ class PublishService:
     max_upload_age: Micros
 
     @unary_handler
-    async def ClaimApp(self, request: lpb.ClaimAppRequest) -> lpb.AppReply:
+    async def ClaimApp(self, request: publishes_pb2.ClaimAppRequest) -> publishes_pb2.AppReply:
         topic = self._topic(request.topic)
         app = await self.store.run(_claim, topic, request, uuid.uuid4().hex, self.clock(), self.retry_policy)
         return self._reply(topic, app, CommitResult.COMMITTED, complete=app is None or app.unfinished is None)
 
     @unary_handler
-    async def PublishAtomically(self, request: lpb.AtomicPublishRequest) -> lpb.AppReply:
+    async def PublishAtomically(self, request: publishes_pb2.AtomicPublishRequest) -> publishes_pb2.AppReply:
         """Returns when the rows are in the log, or after ``WAIT_SECONDS``; then the client repeats the call."""
         topic = self._topic(request.topic)
         commit = _Commit(request, [_file_from_pb(file) for file in request.files], self.clock())
@@ -93,8 +93,10 @@ class PublishService:
         checks = (self.store.run(check_file, topic, file, schema, now, self.max_upload_age) for file in files)
         await asyncio.gather(*checks)
 
-    def _reply(self, topic: Topic, app: AppState | None, result: CommitResult, complete: bool) -> lpb.AppReply:
-        return lpb.AppReply(
+    def _reply(
+        self, topic: Topic, app: AppState | None, result: CommitResult, complete: bool
+    ) -> publishes_pb2.AppReply:
+        return publishes_pb2.AppReply(
             version=app.version if app is not None else None,
             complete=complete,
             problem=self.completer.problems.get((topic.uid, app.app), "") if app is not None else "",
@@ -106,7 +108,7 @@ class PublishService:
 class _Commit:
     """A request to publish a version."""
 
-    request: lpb.AtomicPublishRequest
+    request: publishes_pb2.AtomicPublishRequest
     files: Sequence[AtomicFile]
     now: Micros
 
@@ -116,7 +118,12 @@ class _Commit:
 
 
 def _claim(
-    store: Store, topic: Topic, request: lpb.ClaimAppRequest, producer: str, now: Micros, retry_policy: RetryPolicy
+    store: Store,
+    topic: Topic,
+    request: publishes_pb2.ClaimAppRequest,
+    producer: str,
+    now: Micros,
+    retry_policy: RetryPolicy,
 ) -> AppState | None:
     def claimed(document: AtomicPublishes) -> AtomicPublishes:
         # Written also if nothing changes: an older answer of the filer would return an older last version.
@@ -155,7 +162,7 @@ def _layout(store: Store, topic: Topic) -> Layout:
     return found[0]
 
 
-def _file_from_pb(file: lpb.AtomicPublishRequest.File) -> AtomicFile:
+def _file_from_pb(file: publishes_pb2.AtomicPublishRequest.File) -> AtomicFile:
     return AtomicFile(
         file.upload, file.etag, file.rows, file.bytes, file.timestamp_min, file.timestamp_max, file.schema_version
     )

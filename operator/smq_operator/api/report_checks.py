@@ -13,8 +13,8 @@ from smq_core.model.entities import Layout, Replica
 from smq_operator.brokers.registry import SUSPECT_AFTER_US, BrokerRegistry
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 
 # In one report. Each segment has buffers and a thread, so a broker hosts far fewer.
 MAX_SEGMENTS = 10_000
@@ -26,7 +26,7 @@ MAX_BROKERS = 2_000
 MAX_REPORTED_BYTES = 32_000_000
 
 
-def check_size(report: lpb.BrokerReport) -> None:
+def check_size(report: brokers_pb2.BrokerReport) -> None:
     """Raises InvalidRequest."""
     for what, count, limit in (
         ("segments", len(report.status.segments), MAX_SEGMENTS),
@@ -37,7 +37,7 @@ def check_size(report: lpb.BrokerReport) -> None:
             raise InvalidRequest(f"a report has {count} {what}, at most {limit} are accepted")
 
 
-def check_sender(report: lpb.BrokerReport, registry: BrokerRegistry, layouts: Iterable[Layout]) -> None:
+def check_sender(report: brokers_pb2.BrokerReport, registry: BrokerRegistry, layouts: Iterable[Layout]) -> None:
     """Raises InvalidRequest if registry or layouts have the sender, or a former one it names, as another broker."""
     known = registry.get(report.incarnation)
     unknown = {it for it in report.recovered if registry.get(it) is None}
@@ -62,7 +62,7 @@ def check_sender(report: lpb.BrokerReport, registry: BrokerRegistry, layouts: It
 
 
 def require_capacity(
-    report: lpb.BrokerReport, registry: BrokerRegistry, assignments: BrokerAssignments, now: int
+    report: brokers_pb2.BrokerReport, registry: BrokerRegistry, assignments: BrokerAssignments, now: int
 ) -> list[str]:
     """Forgets silent incarnations that no layout names, if the report would be too much, and returns them.
 
@@ -76,7 +76,7 @@ def require_capacity(
     return forgotten
 
 
-def _excess(report: lpb.BrokerReport, registry: BrokerRegistry) -> str:
+def _excess(report: brokers_pb2.BrokerReport, registry: BrokerRegistry) -> str:
     """What there is too much of with this report; empty if there is not."""
     others = registry.unmanaged(besides=report.incarnation)
     if registry.get(report.incarnation) is None and len(others) >= MAX_BROKERS:
@@ -86,7 +86,7 @@ def _excess(report: lpb.BrokerReport, registry: BrokerRegistry) -> str:
     return ""
 
 
-def drop_foreign_segments(report: lpb.BrokerReport, topics: Mapping[str, ManagedTopic]) -> int:
+def drop_foreign_segments(report: brokers_pb2.BrokerReport, topics: Mapping[str, ManagedTopic]) -> int:
     """Removes the segments that layouts give to other brokers. Returns how many these are."""
     own = [it for it in report.status.segments if not _is_foreign(it, report, topics.get(it.topic))]
     dropped = len(report.status.segments) - len(own)
@@ -96,7 +96,7 @@ def drop_foreign_segments(report: lpb.BrokerReport, topics: Mapping[str, Managed
     return dropped
 
 
-def _is_foreign(segment: pb.SegmentReport, report: lpb.BrokerReport, managed: ManagedTopic | None) -> bool:
+def _is_foreign(segment: pb.SegmentReport, report: brokers_pb2.BrokerReport, managed: ManagedTopic | None) -> bool:
     layout = managed.layout if managed is not None else None
     if managed is None or layout is None or layout.uid != segment.uid:
         return False

@@ -1,13 +1,24 @@
-"""The gRPC server: the control API of ``leader.proto`` on one port."""
+"""The gRPC server: the services of ``proto/smq/v1`` on one port."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import grpc
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.addresses import join_address
+from smq_operator.api.admin import AdminService
+from smq_operator.api.brokers import BrokerService
+from smq_operator.api.groups import GroupService
+from smq_operator.api.publishes import PublishService
+from smq_operator.api.topics import TopicService
 from smq_operator.runtime.settings import host_port
-from smq_proto.v1 import leader_pb2, leader_pb2_grpc
+from smq_proto.v1.admin_pb2_grpc import add_AdminServicer_to_server
+from smq_proto.v1.brokers_pb2_grpc import add_BrokersServicer_to_server
+from smq_proto.v1.groups_pb2_grpc import add_GroupsServicer_to_server
+from smq_proto.v1.publishes_pb2_grpc import add_PublishesServicer_to_server
+from smq_proto.v1.topics_pb2_grpc import add_TopicsServicer_to_server
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a second leader on the port must fail instead of taking every other connection
@@ -19,13 +30,15 @@ _OPTIONS = [
 ]
 
 
-class LeaderService(leader_pb2_grpc.LeaderServicer):
-    """Every method of ``leader.proto``, each from the one of ``parts`` that implements it."""
+@dataclass(frozen=True, slots=True)
+class LeaderServices:
+    """One handler for each service of ``proto/smq/v1``."""
 
-    def __init__(self, *parts: object) -> None:
-        for method in leader_pb2.DESCRIPTOR.services_by_name["Leader"].methods:
-            (handler,) = (getattr(part, method.name) for part in parts if hasattr(part, method.name))
-            setattr(self, method.name, handler)
+    brokers: BrokerService
+    topics: TopicService
+    groups: GroupService
+    publishes: PublishService
+    admin: AdminService
 
 
 class GrpcServer:
@@ -48,8 +61,12 @@ class GrpcServer:
                 "Stop it, or choose another with --listen"
             )
 
-    async def start(self, service: LeaderService) -> None:
-        leader_pb2_grpc.add_LeaderServicer_to_server(service, self._server)
+    async def start(self, services: LeaderServices) -> None:
+        add_BrokersServicer_to_server(services.brokers, self._server)
+        add_TopicsServicer_to_server(services.topics, self._server)
+        add_GroupsServicer_to_server(services.groups, self._server)
+        add_PublishesServicer_to_server(services.publishes, self._server)
+        add_AdminServicer_to_server(services.admin, self._server)
         await self._server.start()
         self._running = True
 

@@ -16,7 +16,7 @@ from smq_operator.reconcile.manual_requests import LAYOUT_WRITE_TIMEOUT_SECONDS
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.topic_manifests.fields import MAX_COLUMNS
 from smq_storage.topic_manifests.parser import (
     TopicManifest,
@@ -39,7 +39,7 @@ class TopicChange:
     schema: TopicSchema
 
 
-def check_request(request: lpb.AlterTopicRequest) -> None:
+def check_request(request: admin_pb2.AlterTopicRequest) -> None:
     """Raises SpecRejected for a request that is larger than a topic's columns and settings, before it is converted."""
     check_size(request.ByteSize())
     if len(request.columns) > MAX_COLUMNS:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
+from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import SmqError
 from smq_operator.brokers.calls import BrokerCalls
@@ -13,7 +14,6 @@ from smq_operator.brokers.registry import SUSPECT_AFTER_US, Broker, BrokerRegist
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1.leader_pb2 import Empty
 
 log = structlog.get_logger(__name__)
 

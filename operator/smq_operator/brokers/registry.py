@@ -25,8 +25,8 @@ from smq_core.model.entities import Layout, Liveness, Replica
 from smq_core.model.names import check_labels, check_name
 from smq_core.scaling.placement import BrokerView
 from smq_operator.platform_port import Platform
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 
 ACCEPTING_STATES = ("waiting", "open")
 # States of a segment at a broker that takes no more messages of it.
@@ -158,7 +158,7 @@ class BrokerRegistry:
 
     # ---- updates
 
-    def report(self, report: lpb.BrokerReport, now: int, named: Collection[str] = ()) -> Broker:
+    def report(self, report: brokers_pb2.BrokerReport, now: int, named: Collection[str] = ()) -> Broker:
         """Takes a report. The first one of an incarnation registers it.
 
         One that names an answer of this leader proves that the incarnations have ended which it knew before the answer.
@@ -204,7 +204,7 @@ class BrokerRegistry:
         self._answers += 1
         return self._answers
 
-    def _register(self, report: lpb.BrokerReport, now: int) -> Broker:
+    def _register(self, report: brokers_pb2.BrokerReport, now: int) -> Broker:
         replica = Replica(report.broker, report.incarnation, report.address)
         broker = self._brokers[report.incarnation] = Broker(replica, registered_after=self._answers)
         for other in self.named(report.broker):

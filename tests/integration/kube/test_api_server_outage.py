@@ -9,7 +9,7 @@ import pytest
 
 import smq
 from e2e.cluster.cluster import Cluster
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from support.kube.client import KubeClient
 from support.kube.operator_process import OperatorProcess, topic
 from support.processes.broker import BrokerProcess
@@ -44,7 +44,9 @@ def test_data_goes_on_and_the_leader_leads_on(
             gone, sent = time.monotonic(), 0
             before = len(operator.locate(full).layout.segments)
             segment = operator.locate(full).layout.segments[0].name
-            operator.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic=full, action="split", segments=[segment]))
+            operator.call(
+                "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=full, action="split", segments=[segment])
+            )
             while time.monotonic() - gone < AWAY:
                 producer.send(b"meanwhile", key=b"%d" % sent).result()
                 sent += 1

@@ -11,8 +11,8 @@ import pytest
 
 from e2e.cluster.cluster import Cluster
 from smq_core.errors import NotLeader
-from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.v1.leader_pb2_grpc import LeaderStub
+from smq_proto.v1 import admin_pb2
+from smq_proto.v1.admin_pb2_grpc import AdminStub
 from support.fault_injection.tcp_proxy import CuttableTcpProxy
 from support.kube.client import KubeClient
 from support.kube.operator_process import OperatorProcess, topic
@@ -31,7 +31,7 @@ def lease(kube: KubeClient, namespace: str) -> dict[str, Any]:
 
 def rejection(operator: OperatorProcess) -> NotLeader:
     with grpc.insecure_channel(operator.listen) as channel, pytest.raises(grpc.RpcError) as caught:
-        LeaderStub(channel).ListTopics(lpb.ListTopicsRequest(), timeout=HANG_GUARD)
+        AdminStub(channel).ListTopics(admin_pb2.ListTopicsRequest(), timeout=HANG_GUARD)
     error = error_of(caught.value)
     assert isinstance(error, NotLeader)
     return error

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from smq_core.errors import SpecRejected, UnknownTopic
+from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from support.kube.client import KubeClient
 from support.kube.operator_process import OperatorProcess, topic
 from support.processes.broker import BrokerProcess
@@ -25,9 +25,9 @@ def located(operator: OperatorProcess, name: str) -> pb.LocateReply:
     return reply
 
 
-def topics(operator: OperatorProcess) -> dict[str, lpb.TopicList.Topic]:
-    reply = operator.call("ListTopics", lpb.ListTopicsRequest())
-    assert isinstance(reply, lpb.TopicList)
+def topics(operator: OperatorProcess) -> dict[str, admin_pb2.TopicList.Topic]:
+    reply = operator.call("ListTopics", admin_pb2.ListTopicsRequest())
+    assert isinstance(reply, admin_pb2.TopicList)
     return {t.info.name.rpartition("/")[2]: t for t in reply.topics}
 
 
@@ -65,18 +65,18 @@ def test_topics_are_created_paused_and_deleted_by_the_control_api(
     with pytest.raises(SpecRejected, match=f"only the topics of namespace {namespace}"):
         operator.apply(manifest("t"))
     full = f"{namespace}/t"
-    operator.call("PauseScaling", lpb.PauseScalingRequest(topic=full, paused=True))
+    operator.call("PauseScaling", admin_pb2.PauseScalingRequest(topic=full, paused=True))
     assert kube.get(topic(namespace))["metadata"]["annotations"]["seaweedmq.io/autoscaling"] == "paused"
     eventually(lambda: topics(operator)["t"].paused)
-    operator.call("PauseScaling", lpb.PauseScalingRequest(topic=full, paused=False))
+    operator.call("PauseScaling", admin_pb2.PauseScalingRequest(topic=full, paused=False))
     eventually(lambda: not topics(operator)["t"].paused)
-    operator.call("DeleteTopic", lpb.DeleteTopicRequest(topic=full))
+    operator.call("DeleteTopic", admin_pb2.DeleteTopicRequest(topic=full))
     assert kube.find(topic(namespace)) is None
 
     def is_unknown() -> bool:
         """The operator learns of the deletion by its watch."""
         try:
-            operator.call("DeleteTopic", lpb.DeleteTopicRequest(topic=full))
+            operator.call("DeleteTopic", admin_pb2.DeleteTopicRequest(topic=full))
         except UnknownTopic:
             return True
         return False
@@ -119,9 +119,9 @@ def test_columns_are_changed_in_the_resource(
     kube.create(topic(namespace, schema=columns))
     eventually(lambda: located(operator, "t"))
     new = [pb.Column(name="id", type="int64"), pb.Column(name="gate", type="uint8", nullable=True)]
-    request = lpb.AlterTopicRequest(topic=f"{namespace}/t", columns=new, schema_version=0)
+    request = admin_pb2.AlterTopicRequest(topic=f"{namespace}/t", columns=new, schema_version=0)
     reply = operator.call("AlterTopic", request)
-    assert isinstance(reply, lpb.AlterTopicReply) and reply.schema.version == 1
+    assert isinstance(reply, admin_pb2.AlterTopicReply) and reply.schema.version == 1
     assert kube.get(topic(namespace))["spec"]["schema"] == [
         {"name": "id", "type": "int64", "nullable": False},
         {"name": "gate", "type": "uint8", "nullable": True},
@@ -130,7 +130,7 @@ def test_columns_are_changed_in_the_resource(
     with pytest.raises(SpecRejected, match="'id' cannot change from int64 to int8"):
         operator.call(
             "AlterTopic",
-            lpb.AlterTopicRequest(
+            admin_pb2.AlterTopicRequest(
                 topic=f"{namespace}/t", columns=[pb.Column(name="id", type="int8")], schema_version=1
             ),
         )

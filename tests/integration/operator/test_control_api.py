@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from smq_core import errors
+from smq_proto.v1 import admin_pb2, brokers_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import PROTOCOL
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.object_store.store import Store, StoreSettings
@@ -46,57 +46,67 @@ def test_nobody_else_may_read_the_files_of_leader_and_brokers(shared: LeaderProc
 
 REFUSED = [
     ("Locate", pb.LocateRequest(topic="nope"), errors.UnknownTopic, "there is no topic default/nope"),
-    ("History", lpb.HistoryRequest(topic="a/b"), errors.UnknownTopic, "there is no topic a/b"),
-    ("DeleteTopic", lpb.DeleteTopicRequest(topic="nope"), errors.UnknownTopic, "default/t"),
-    ("ApplyTopic", lpb.ApplyTopicRequest(manifest="{"), errors.SpecRejected, "not YAML"),
-    ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(partitions=8)), errors.SpecRejected, "spec.partitions"),
-    ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(key="id")), errors.SpecRejected, "spec.key"),
+    ("History", topics_pb2.HistoryRequest(topic="a/b"), errors.UnknownTopic, "there is no topic a/b"),
+    ("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="nope"), errors.UnknownTopic, "default/t"),
+    ("ApplyTopic", admin_pb2.ApplyTopicRequest(manifest="{"), errors.SpecRejected, "not YAML"),
+    (
+        "ApplyTopic",
+        admin_pb2.ApplyTopicRequest(manifest=manifest(partitions=8)),
+        errors.SpecRejected,
+        "spec.partitions",
+    ),
+    ("ApplyTopic", admin_pb2.ApplyTopicRequest(manifest=manifest(key="id")), errors.SpecRejected, "spec.key"),
     (
         "ChangeSegments",
-        lpb.ChangeSegmentsRequest(topic="t", action="fold", segments=["t-0-64"]),
+        admin_pb2.ChangeSegmentsRequest(topic="t", action="fold", segments=["t-0-64"]),
         errors.InvalidRequest,
         "use split",
     ),
     (
         "ChangeSegments",
-        lpb.ChangeSegmentsRequest(topic="t", action="split", segments=["x"]),
+        admin_pb2.ChangeSegmentsRequest(topic="t", action="split", segments=["x"]),
         errors.InvalidRequest,
         "no open segment",
     ),
     (
         "ChangeSegments",
-        lpb.ChangeSegmentsRequest(topic="t", action="merge", segments=["t-0-64"]),
+        admin_pb2.ChangeSegmentsRequest(topic="t", action="merge", segments=["t-0-64"]),
         errors.InvalidRequest,
         "two or more",
     ),
     (
         "ChangeSegments",
-        lpb.ChangeSegmentsRequest(topic="t", action="split", segments=["t-0-64"], boundaries=[64]),
+        admin_pb2.ChangeSegmentsRequest(topic="t", action="split", segments=["t-0-64"], boundaries=[64]),
         errors.InvalidRequest,
         "boundary",
     ),
-    ("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment="x"), errors.UnknownSegment, "no segment 'x'"),
-    ("JoinGroup", lpb.JoinGroupRequest(topic="t", group="", start="earliest"), errors.InvalidRequest, "needs a name"),
+    ("AcceptLoss", admin_pb2.AcceptLossRequest(topic="t", segment="x"), errors.UnknownSegment, "no segment 'x'"),
     (
         "JoinGroup",
-        lpb.JoinGroupRequest(topic="t", group="../x", start="earliest"),
+        groups_pb2.JoinGroupRequest(topic="t", group="", start="earliest"),
+        errors.InvalidRequest,
+        "needs a name",
+    ),
+    (
+        "JoinGroup",
+        groups_pb2.JoinGroupRequest(topic="t", group="../x", start="earliest"),
         errors.InvalidRequest,
         "group's name",
     ),
     (
         "JoinGroup",
-        lpb.JoinGroupRequest(topic="t", group="g", start="middle"),
+        groups_pb2.JoinGroupRequest(topic="t", group="g", start="middle"),
         errors.InvalidRequest,
         "earliest, latest or positions",
     ),
     (
         "CommitPositions",
-        lpb.CommitPositionsRequest(topic="t", group="never", member="m"),
+        groups_pb2.CommitPositionsRequest(topic="t", group="never", member="m"),
         errors.StaleGeneration,
         "join",
     ),
-    ("Report", lpb.BrokerReport(protocol=PROTOCOL), errors.InvalidRequest, "name, incarnation and address"),
-    ("Report", lpb.BrokerReport(protocol=99), errors.InvalidRequest, "protocol version 99"),
+    ("Report", brokers_pb2.BrokerReport(protocol=PROTOCOL), errors.InvalidRequest, "name, incarnation and address"),
+    ("Report", brokers_pb2.BrokerReport(protocol=99), errors.InvalidRequest, "protocol version 99"),
 ]
 
 
@@ -110,14 +120,14 @@ def test_every_rejection_carries_its_error(shared: LeaderProcess, method, reques
 
 def test_a_watch_of_no_topic_is_refused_too(shared: LeaderProcess):
     with pytest.raises(grpc.RpcError) as rejection:
-        next(shared.stub.Watch(lpb.WatchRequest(topic="nope")))
+        next(shared.method("Watch")(topics_pb2.WatchRequest(topic="nope")))
     assert rejection.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
     assert isinstance(error_of(rejection.value), errors.UnknownTopic)
 
 
 def test_two_brokers_of_one_name_are_not_mistaken_for_each_other(shared: LeaderProcess):
     name, incarnation = next(iter(shared.alive().items()))
-    imposter = lpb.BrokerReport(protocol=PROTOCOL, broker=name, incarnation="other", address="127.0.0.1:1")
+    imposter = brokers_pb2.BrokerReport(protocol=PROTOCOL, broker=name, incarnation="other", address="127.0.0.1:1")
     with pytest.raises(errors.InvalidRequest, match="start this one under a name of its own"):
         shared.call("Report", imposter)
     assert shared.alive()[name] == incarnation
@@ -143,7 +153,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(leader: LeaderPr
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()
     first = leader.locate().topic.uid
-    leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
+    leader.call("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="t"))
     with pytest.raises(errors.UnknownTopic):
         leader.locate()
     assert read_topic(store, "default/t", first) is not None, "deletionPolicy Retain keeps the files"
@@ -178,8 +188,8 @@ def test_a_damaged_manifest_does_not_harm_the_others(leader: LeaderProcess):
     folder.joinpath("bad.yaml").write_text("kind: [")
     folder.joinpath("other.yaml").write_text(manifest("other"))
     eventually(lambda: leader.wait_until_open("other"))
-    reply = leader.call("ListTopics", lpb.ListTopicsRequest())
-    assert isinstance(reply, lpb.TopicList)
+    reply = leader.call("ListTopics", admin_pb2.ListTopicsRequest())
+    assert isinstance(reply, admin_pb2.TopicList)
     assert [p.where for p in reply.problems] == ["bad.yaml"]
     folder.joinpath("other.yaml").write_text("{")
     eventually(lambda: leader.condition("other", "SpecRejected").status == "True")

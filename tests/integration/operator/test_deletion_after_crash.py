@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.catalog.deleted_topics import read_deleted_topic
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
@@ -32,7 +32,7 @@ def test_a_leader_killed_while_it_deletes_a_topic_leaves_work_that_the_next_one_
     uid = located.topic.uid
 
     with ThreadPoolExecutor(1) as pool:
-        deleting = pool.submit(leader.call, "DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
+        deleting = pool.submit(leader.call, "DeleteTopic", admin_pb2.DeleteTopicRequest(topic="t"))
         eventually(lambda: (it := read_current(store, "default/t")) is not None and it[0] != uid, pause=0.001)
         leader.kill()
         deleting.exception(HANG_GUARD)  # whether it was answered just before does not matter

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from smq_core.errors import InvalidRequest
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from support.data.segment_writer import sealed_segments, write
@@ -142,12 +142,12 @@ def test_a_loss_can_be_accepted_manually(leader):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
-    wrong = lpb.AcceptLossRequest(topic="t", segment=segment.name)
+    wrong = admin_pb2.AcceptLossRequest(topic="t", segment=segment.name)
     with pytest.raises(InvalidRequest, match="not being sealed"):
         leader.call("AcceptLoss", wrong)
     with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
         eventually(lambda: leader.condition("t", "SealBlocked").status == "True")
-        leader.call("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment=segment.name))
+        leader.call("AcceptLoss", admin_pb2.AcceptLossRequest(topic="t", segment=segment.name))
         entry = sealed_segments(leader, segment.name)
     assert entry.end == 0
 
@@ -172,14 +172,14 @@ def test_a_drained_broker_gives_up_its_segments_and_takes_no_new_ones(leader):
     before = leader.wait_until_open()
     name = before[0].replicas[0].broker
     incarnation = leader.alive()[name]
-    leader.call("DrainBroker", lpb.DrainBrokerRequest(broker=name))
+    leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker=name))
     after = leader.wait_until_open(without=incarnation)
     assert {s.name for s in after} - {s.name for s in before}
     assert all(s.sealed_because == "Drain" for s in leader.history())
     state = next(b for b in leader.brokers() if b.incarnation == incarnation)
     assert state.state == "draining" and state.status.draining
     with pytest.raises(InvalidRequest, match="there is no broker nobody"):
-        leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="nobody"))
+        leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="nobody"))
 
 
 def test_a_terminated_broker_leaves_without_a_failover(leader):
@@ -210,14 +210,15 @@ def test_manual_requests_are_carried_out(shared, topic, action, boundaries, rang
     (segment,) = shared.wait_until_open(topic)
     short = segment.name.rpartition("-")[0]
     shared.call(
-        "ChangeSegments", lpb.ChangeSegmentsRequest(topic=topic, action=action, segments=[short], boundaries=boundaries)
+        "ChangeSegments",
+        admin_pb2.ChangeSegmentsRequest(topic=topic, action=action, segments=[short], boundaries=boundaries),
     )
     after = eventually(lambda: [s for s in shared.wait_until_open(topic) if s.name != segment.name])
     assert sorted((s.start, s.stop) for s in after) == ranges
     if action == "move":
         assert after[0].replicas[0].broker != segment.replicas[0].broker
-    decisions = shared.call("ListDecisions", lpb.ListDecisionsRequest())
-    assert isinstance(decisions, lpb.DecisionList)
+    decisions = shared.call("ListDecisions", admin_pb2.ListDecisionsRequest())
+    assert isinstance(decisions, admin_pb2.DecisionList)
     assert [d.reason for d in decisions.decisions if d.topic == f"default/{topic}"][-1] == f"manual {action}"
 
 
@@ -227,7 +228,9 @@ def test_watchers_receive_every_change(shared, topic):
     with contextlib.ExitStack() as stack:
         watchers = [stack.enter_context(watching(shared, topic)) for _ in range(100)]
         eventually(lambda: all(replies() for replies in watchers), what="each watcher receives the current layout")
-        shared.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name]))
+        shared.call(
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name])
+        )
         shared.wait_until_open(topic)
         version = shared.locate(topic).layout.version
         eventually(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smq_core.errors import StoreUnavailable
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from support.data.segment_writer import sealed_segments, write
 from support.fault_injection.store_proxy import StoreFault, StoreProxy
 from support.processes.cli import smq
@@ -49,7 +49,7 @@ def test_failover_waits_for_the_filer_and_acks_do_not(leader: LeaderProcess, pro
     eventually(lambda: away.used > 20, what="the leader tries")
     assert leader.locate().layout.segments[0].name == segment.name, "the leader still answers"
     with pytest.raises(StoreUnavailable, match="not created yet"):
-        leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest("other")))
+        leader.call("ApplyTopic", admin_pb2.ApplyTopicRequest(manifest=manifest("other")))
     away.times = 0
     leader.wait_until_open(without=dead)
     assert sealed_segments(leader, segment.name).end == 15

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from smq_core.errors import InvalidRequest, StaleGeneration
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, groups_pb2
 from smq_storage.catalog.group_positions import read_positions
 from support.data.segment_writer import write
 from support.processes.leader import LeaderProcess, manifest
@@ -47,18 +47,18 @@ class RpcMember:
         self.segments: dict[str, int] = {}
 
     def join(self) -> dict[str, int]:
-        request = lpb.JoinGroupRequest(
+        request = groups_pb2.JoinGroupRequest(
             topic=self.topic, group="g", member=self.name, start=self.start, generation=self.generation
         )
         reply = self.leader.call("JoinGroup", request)
-        assert isinstance(reply, lpb.GroupAssignment)
+        assert isinstance(reply, groups_pb2.GroupAssignment)
         assert reply.heartbeat_ms > 0
         self.epoch = reply.epoch
         self.name, self.generation, self.segments = reply.member, reply.generation, dict(reply.positions)
         return self.segments
 
     def commit(self, **positions: int) -> None:
-        request = lpb.CommitPositionsRequest(
+        request = groups_pb2.CommitPositionsRequest(
             topic=self.topic,
             group="g",
             member=self.name,
@@ -69,12 +69,12 @@ class RpcMember:
         self.leader.call("CommitPositions", request)
 
     def leave(self) -> None:
-        self.leader.call("LeaveGroup", lpb.LeaveGroupRequest(topic=self.topic, group="g", member=self.name))
+        self.leader.call("LeaveGroup", groups_pb2.LeaveGroupRequest(topic=self.topic, group="g", member=self.name))
 
 
 def committed(leader: LeaderProcess, topic: str) -> dict[str, int]:
-    reply = leader.call("GetPositions", lpb.GetPositionsRequest(topic=topic, group="g"))
-    assert isinstance(reply, lpb.GroupPositions)
+    reply = leader.call("GetPositions", groups_pb2.GetPositionsRequest(topic=topic, group="g"))
+    assert isinstance(reply, groups_pb2.GroupPositions)
     return dict(reply.positions)
 
 
@@ -124,7 +124,7 @@ def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess
     producer = write(leader.locate(topic), segment, 10)
     a = RpcMember(leader, topic, "a")
     assert a.join() == {segment.name: 0}
-    leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name]))
+    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name]))
     eventually(lambda: len(leader.wait_until_open(topic)) == 2)
     assert a.join() == {segment.name: 0}
     a.commit(**{segment.name: 9})
@@ -174,7 +174,7 @@ def test_a_position_that_nobody_can_have_is_refused(two_segments: LeaderProcess,
         a.commit(**{one: 101})
     assert committed(two_segments, topic) == {}
     a.leave()
-    change = lpb.SetPositionsRequest(topic=topic, group="g", positions={one: 101})
+    change = groups_pb2.SetPositionsRequest(topic=topic, group="g", positions={one: 101})
     with pytest.raises(InvalidRequest, match=f"{one} has no offset 101"):
         two_segments.call("SetPositions", change)
 
@@ -183,7 +183,7 @@ def test_groups_are_listed(two_segments: LeaderProcess, topic: str):
     a = RpcMember(two_segments, topic, "a")
     (one, _) = sorted(a.join())
     a.commit(**{one: 3})
-    reply = two_segments.call("ListGroups", lpb.ListGroupsRequest(topic=topic))
-    assert isinstance(reply, lpb.GroupList)
+    reply = two_segments.call("ListGroups", groups_pb2.ListGroupsRequest(topic=topic))
+    assert isinstance(reply, groups_pb2.GroupList)
     (group,) = reply.groups
     assert (group.name, list(group.members), dict(group.positions)) == ("g", ["a"], {one: 3})

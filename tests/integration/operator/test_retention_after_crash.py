@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from smq_core.model.entities import Topic
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import sealed_index
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.object_store.store import Store
@@ -33,7 +33,7 @@ def the_topic(store: Store) -> Topic:
 def roll(leader: LeaderProcess) -> str:
     (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
-    leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
+    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
     sealed_segments(leader, segment.name)
     return segment.name
 

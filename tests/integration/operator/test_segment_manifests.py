@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from smq_core.model.entities import SealedSegment, Topic
+from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.chunks.chain import ChunkChain
@@ -48,7 +48,7 @@ def write_chunks(leader: LeaderProcess, store: Store, chunks: int = 3) -> pb.Seg
 
 
 def roll(leader: LeaderProcess, segment: pb.Segment) -> None:
-    leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
+    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
 
 
 def named_entry(store: Store, segment: str) -> SealedSegment:

@@ -51,7 +51,7 @@ MUTATIONS = (
     Mutation(
         "sign_uploads_of_a_former_topic",
         "Only a living topic gets URLs.",
-        SERVICE,
+        "operator/smq_operator/api/topics.py",
         " or topic.uid != request.uid",
         "",
         (f"{TEST_SERVICE}::test_a_request_that_is_wrong_gets_no_url",),

@@ -13,8 +13,8 @@ EFFECTS = "operator/smq_operator/reconcile/effects.py"
 CHAIN = "storage/smq_storage/chunks/chain.py"
 SEALING = "operator/smq_operator/brokers/sealing.py"
 TEST_SEALING = "tests/unit/operator/brokers/test_sealing.py"
-GROUPS = "operator/smq_operator/api/group_coordinator.py"
-TEST_GROUPS = "tests/unit/operator/api/test_group_coordinator.py"
+GROUPS = "operator/smq_operator/groups/group_coordinator.py"
+TEST_GROUPS = "tests/unit/operator/groups/test_group_coordinator.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
 TEST_PAUSED = "tests/unit/operator/cleanup/test_paused_retention.py"
 TEST_COLLECTION = "tests/unit/operator/cleanup/test_garbage_collection.py"
@@ -506,7 +506,7 @@ MUTATIONS = (
     Mutation(
         "take_groups_for_abandoned_at_once",
         "A new leader takes no group for abandoned before its members could call.",
-        "operator/smq_operator/api/group_coordinator.py",
+        "operator/smq_operator/groups/group_coordinator.py",
         "if self._members_unknown_for(REJOIN_TIME) > 0:",
         "if False:",
         (f"{TEST_DOCUMENTS}::test_a_new_leader_takes_no_group_for_abandoned_before_its_members_could_call",),

@@ -30,14 +30,14 @@ MUTATIONS = (
     Mutation(
         "answer_with_an_earlier_question",
         "A question about a segment's end is answered by what its broker says after that question.",
-        "operator/smq_operator/api/segment_reach.py",
+        "operator/smq_operator/groups/segment_reach.py",
         "        del self._questions[incarnation]\n        try:\n"
         '            body = await self._brokers.call(replica, "status", Empty(), timeout=STATUS_TIMEOUT_SECONDS)\n',
         "        try:\n"
         '            body = await self._brokers.call(replica, "status", Empty(), timeout=STATUS_TIMEOUT_SECONDS)\n'
         "            del self._questions[incarnation]\n",
         (
-            "tests/unit/operator/api/test_segment_reach.py::test_a_question_is_not_answered_by_one_that_was_sent_before_it",
+            "tests/unit/operator/groups/test_segment_reach.py::test_a_question_is_not_answered_by_one_that_was_sent_before_it",
         ),
     ),
     Mutation(

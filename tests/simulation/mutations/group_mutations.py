@@ -10,11 +10,11 @@ from simulation.mutations.mutation_table import MutationTable, Patch
 from smq.consuming.groups.ended_segments import EndedSegments
 from smq.consuming.groups.member_positions import MemberPositions
 from smq_core.reading.consumer_group import Group
-from smq_operator.api import group_coordinator
-from smq_operator.api.group_changes import GroupChanges
-from smq_operator.api.segment_reach import SegmentReach
 from smq_operator.cleanup import garbage_collection, retention
 from smq_operator.cleanup.garbage_collection import GarbageCollector
+from smq_operator.groups import group_coordinator
+from smq_operator.groups.group_changes import GroupChanges
+from smq_operator.groups.segment_reach import SegmentReach
 from smq_storage.catalog.group_positions import CommittedPositions
 from support.sim.clients.group_program import GroupProgram
 

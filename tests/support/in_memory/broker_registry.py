@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from smq_operator.brokers.registry import Broker, BrokerRegistry
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import brokers_pb2
 
 
 class AnsweringRegistry(BrokerRegistry):
-    def report(self, report: lpb.BrokerReport, now: int, named: Collection[str] = ()) -> Broker:
+    def report(self, report: brokers_pb2.BrokerReport, now: int, named: Collection[str] = ()) -> Broker:
         super().report(report, now, named)
-        again = lpb.BrokerReport()
+        again = brokers_pb2.BrokerReport()
         again.CopyFrom(report)
         again.last_leader, again.last_answer = self.leader, self.next_answer()
         return super().report(again, now, named)

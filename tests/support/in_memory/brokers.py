@@ -18,8 +18,8 @@ from smq_core.model.entities import Replica, SealOutcome, Segment, Topic, TopicS
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb, segment_to_pb, topic_from_pb, topic_to_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema, message_schema
@@ -130,9 +130,9 @@ class FakeBroker:
             ],
         )
 
-    def report(self, leader: str = "") -> lpb.BrokerReport:
+    def report(self, leader: str = "") -> brokers_pb2.BrokerReport:
         """The next report to the leader with that process id."""
-        return lpb.BrokerReport(
+        return brokers_pb2.BrokerReport(
             protocol=PROTOCOL,
             broker=self.replica.broker,
             incarnation=self.replica.incarnation,

@@ -26,13 +26,14 @@ from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_operator.status.topic_snapshot import snapshot_of
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, brokers_pb2
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoreSettings
 from smq_storage.topic_manifests.parser import ManifestDocument, parse_resource, to_resource
 from smq_storage.topic_manifests.spec_patch import SpecPatch, patched_spec
 from support import virtual_time
 from support.in_memory.brokers import FakeFleet
+from support.leader_services import handler_of
 
 WARM_UP = 100_000
 
@@ -180,14 +181,14 @@ class LeaderInMemory:
         self.loop, self.sync, self.queue = self.parts.loop, self.parts.sync, self.parts.queue
         self.topics, self.registry, self.decisions = self.parts.topics, self.parts.registry, self.parts.decisions
         self.topic_deletions, self.groups = self.parts.topic_deletions, self.parts.groups
-        self.garbage_collector, self.service = self.parts.garbage_collector, self.parts.service
+        self.garbage_collector = self.parts.garbage_collector
         self.health = self.parts.health
 
     async def call(self, method: str, request: object) -> object:
-        """Calls a method of the service. Raises Refused."""
-        return await getattr(self.service, method)(request, FakeServicerContext())
+        """Calls a method of one of the services. Raises RpcAborted."""
+        return await handler_of(self.parts.services, method)(request, FakeServicerContext())
 
-    def condition(self, topic: str, type_: str) -> lpb.Condition:
+    def condition(self, topic: str, type_: str) -> admin_pb2.Condition:
         """That condition of the topic (full name), as ``smq`` shows it."""
         snapshot = snapshot_of(self.topics[topic], self.health.issues(topic))
         return next(c for c in condition_messages(snapshot) if c.type == type_)
@@ -200,7 +201,7 @@ class LeaderInMemory:
             if broker.living and broker.answers:
                 try:
                     reply = await self.call("Report", broker.report(self.registry.leader))
-                    assert isinstance(reply, lpb.BrokerReportReply)
+                    assert isinstance(reply, brokers_pb2.BrokerReportReply)
                     broker.last_answers[reply.leader] = reply.answer
                     broker.draining = broker.draining or reply.drain
                 except (RpcAborted, SmqError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partialmethod
 from typing import IO, Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.lost_range import LostRange
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
@@ -161,7 +162,7 @@ def rows_of(count: int) -> pa.Table:
 
 @dataclass
 class GroupInMemory:
-    """The leader of one group with one member: gives the assignment that the test sets, and records every call."""
+    """The leader's groups, with one group of one member: the test sets the assignment. Records every call."""
 
     positions: dict[str, int] = field(default_factory=dict)
     generation: int = 1
@@ -170,15 +171,13 @@ class GroupInMemory:
     """What the next calls of a method raise, in order."""
     calls: list[tuple[str, Any]] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
-    lost: list[lpb.GroupPositions.Loss] = field(default_factory=list)
-    lost_with_replicas: list[lpb.GroupPositions.Loss] = field(default_factory=list)
-
-    is_configured = True
+    lost: list[groups_pb2.GroupPositions.Loss] = field(default_factory=list)
+    lost_with_replicas: list[groups_pb2.GroupPositions.Loss] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
 
-    def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+    def _answer(self, method: str, request: Any, timeout: float | None = None) -> Any:
         with self._lock:
             self.calls.append((method, request))
             failures = self.failures.get(method)
@@ -186,7 +185,7 @@ class GroupInMemory:
                 raise failures.pop(0)
             match method:
                 case "JoinGroup":
-                    return lpb.GroupAssignment(
+                    return groups_pb2.GroupAssignment(
                         member=request.member,
                         generation=self.generation,
                         positions=self.positions,
@@ -198,10 +197,15 @@ class GroupInMemory:
                         raise StaleGeneration("the positions were set")
                     self.committed |= dict(request.positions)
                 case "GetPositions":
-                    return lpb.GroupPositions(
+                    return groups_pb2.GroupPositions(
                         positions=self.positions, lost=self.lost, lost_with_replicas=self.lost_with_replicas
                     )
             return None
+
+    JoinGroup = partialmethod(_answer, "JoinGroup")
+    LeaveGroup = partialmethod(_answer, "LeaveGroup")
+    CommitPositions = partialmethod(_answer, "CommitPositions")
+    GetPositions = partialmethod(_answer, "GetPositions")
 
     def assign(self, positions: Mapping[str, int]) -> None:
         """A new generation with this assignment, which the member learns with its next heartbeat."""

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.flight as fl
+from google.protobuf.empty_pb2 import Empty
 
 from smq_core.model.entities import Durability, Phase, Replica, SealOutcome, Segment, Topic, TopicSpec, segment_name
 from smq_core.model.keyspace import KeyRange
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.wire import PROTOCOL, outcome_from_pb, segment_to_pb, topic_to_pb
 from smq_storage.object_store.store import StoreSettings
 from support.processes.stored_layouts import plan_open, plan_seal
@@ -135,7 +135,7 @@ class BrokerProcess:
         return pb.SealOutcome.FromString(call(self.flight, "outcome", request, timeout=HANG_GUARD))
 
     def status(self) -> pb.BrokerStatus:
-        return pb.BrokerStatus.FromString(call(self.flight, "status", leader_pb.Empty(), timeout=HANG_GUARD))
+        return pb.BrokerStatus.FromString(call(self.flight, "status", Empty(), timeout=HANG_GUARD))
 
     def report(self, segment: Segment) -> pb.SegmentReport:
         return next(s for s in self.status().segments if s.segment == segment.name)

@@ -14,17 +14,17 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
 from smq_core.errors import SmqError
+from smq_proto.v1 import admin_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.v1.leader_pb2_grpc import LeaderStub
 from smq_proto.wire import error_from_pb
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.ports import free_port
+from support.leader_services import call_of
 from support.processes.recorded import kill_recorded
 from support.waiting import HANG_GUARD, eventually
 
@@ -171,21 +171,20 @@ class LeaderProcess:
 
     # ---- the control API
 
-    @property
-    def stub(self) -> LeaderStub:
+    def method(self, name: str) -> Callable[..., Any]:
         assert self._channel is not None
-        return LeaderStub(self._channel)
+        return call_of(self._channel, name)
 
     def call(self, method: str, request: object, timeout: float = HANG_GUARD) -> object:
         """Calls a method. Raises the SmqError of a failed call."""
         try:
-            return getattr(self.stub, method)(request, timeout=timeout)
+            return self.method(method)(request, timeout=timeout)
         except grpc.RpcError as rejection:
             raise error_of(rejection) from rejection
 
-    def apply(self, text: str) -> lpb.ApplyTopicReply:
-        reply = self.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=text))
-        assert isinstance(reply, lpb.ApplyTopicReply)
+    def apply(self, text: str) -> admin_pb2.ApplyTopicReply:
+        reply = self.call("ApplyTopic", admin_pb2.ApplyTopicRequest(manifest=text))
+        assert isinstance(reply, admin_pb2.ApplyTopicReply)
         return reply
 
     def locate(self, topic: str = "t") -> pb.LocateReply:
@@ -193,22 +192,22 @@ class LeaderProcess:
         assert isinstance(reply, pb.LocateReply)
         return reply
 
-    def topic(self, name: str) -> lpb.TopicList.Topic:
-        reply = self.call("ListTopics", lpb.ListTopicsRequest())
-        assert isinstance(reply, lpb.TopicList)
+    def topic(self, name: str) -> admin_pb2.TopicList.Topic:
+        reply = self.call("ListTopics", admin_pb2.ListTopicsRequest())
+        assert isinstance(reply, admin_pb2.TopicList)
         return next(t for t in reply.topics if t.info.name == f"default/{name}")
 
-    def condition(self, name: str, kind: str) -> lpb.Condition:
+    def condition(self, name: str, kind: str) -> admin_pb2.Condition:
         return next(c for c in self.topic(name).conditions if c.type == kind)
 
     def history(self, topic: str = "t") -> list[pb.Segment]:
-        reply = self.call("History", lpb.HistoryRequest(topic=topic))
-        assert isinstance(reply, lpb.HistoryReply)
+        reply = self.call("History", topics_pb2.HistoryRequest(topic=topic))
+        assert isinstance(reply, topics_pb2.HistoryReply)
         return list(reply.segments)
 
-    def brokers(self) -> list[lpb.BrokerList.Broker]:
-        reply = self.call("ListBrokers", lpb.ListBrokersRequest())
-        assert isinstance(reply, lpb.BrokerList)
+    def brokers(self) -> list[admin_pb2.BrokerList.Broker]:
+        reply = self.call("ListBrokers", admin_pb2.ListBrokersRequest())
+        assert isinstance(reply, admin_pb2.BrokerList)
         return list(reply.brokers)
 
     def alive(self) -> dict[str, str]:
@@ -237,7 +236,7 @@ class LeaderProcess:
 def watching(leader: LeaderProcess, topic: str = "t") -> Iterator[Callable[[], list[pb.LocateReply]]]:
     """Watches a topic. Returns a function that returns the replies so far."""
     received: list[pb.LocateReply] = []
-    call = leader.stub.Watch(lpb.WatchRequest(topic=topic))
+    call = leader.method("Watch")(topics_pb2.WatchRequest(topic=topic))
 
     def follow() -> None:
         with contextlib.suppress(grpc.RpcError):

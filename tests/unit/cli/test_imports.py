@@ -11,38 +11,40 @@ from typing import Any
 import grpc
 import pytest
 
+from smq_proto.v1 import admin_pb2, groups_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.v1 import leader_pb2_grpc
+from support.leader_services import LeaderServicer
 
 HEAVY = ("pyarrow", "numpy", "obstore", "grpc", "pydantic", "pandas", "duckdb", "yaml", "smq_core.model.entities")
 # What no list of topics, segments, brokers or groups needs.
 NEEDLESS = (*(name for name in HEAVY if name != "grpc"), "rich.table", "rich.markdown", "importlib.metadata")
 
 
-class EmptyLeader(leader_pb2_grpc.LeaderServicer):
+class EmptyLeader(LeaderServicer):
     """Has one topic, and nothing else."""
 
-    def ListTopics(self, request: Any, context: Any) -> lpb.TopicList:
-        return lpb.TopicList(topics=[lpb.TopicList.Topic(info=pb.TopicInfo(name="default/events"))])
+    def ListTopics(self, request: Any, context: Any) -> admin_pb2.TopicList:
+        return admin_pb2.TopicList(topics=[admin_pb2.TopicList.Topic(info=pb.TopicInfo(name="default/events"))])
 
-    def ExportTopic(self, request: Any, context: Any) -> lpb.ExportTopicReply:
-        return lpb.ExportTopicReply(settings=[lpb.ExportTopicReply.Setting(field="retention.age", value="7d")])
+    def ExportTopic(self, request: Any, context: Any) -> admin_pb2.ExportTopicReply:
+        return admin_pb2.ExportTopicReply(
+            settings=[admin_pb2.ExportTopicReply.Setting(field="retention.age", value="7d")]
+        )
 
-    def ListDecisions(self, request: Any, context: Any) -> lpb.DecisionList:
-        return lpb.DecisionList()
+    def ListDecisions(self, request: Any, context: Any) -> admin_pb2.DecisionList:
+        return admin_pb2.DecisionList()
 
-    def ListBrokers(self, request: Any, context: Any) -> lpb.BrokerList:
-        return lpb.BrokerList()
+    def ListBrokers(self, request: Any, context: Any) -> admin_pb2.BrokerList:
+        return admin_pb2.BrokerList()
 
-    def ListGroups(self, request: Any, context: Any) -> lpb.GroupList:
-        return lpb.GroupList()
+    def ListGroups(self, request: Any, context: Any) -> groups_pb2.GroupList:
+        return groups_pb2.GroupList()
 
 
 @pytest.fixture(scope="module")
 def leader() -> Iterator[str]:
     server = grpc.server(ThreadPoolExecutor(4))
-    leader_pb2_grpc.add_LeaderServicer_to_server(EmptyLeader(), server)
+    EmptyLeader().serve_at(server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"

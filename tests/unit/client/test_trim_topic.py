@@ -9,18 +9,21 @@ import pytest
 
 from smq.admin import Admin
 from smq_core.errors import Unavailable
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 
 
 class Passes:
     """A leader that answers one request after the other."""
 
-    def __init__(self, *replies: lpb.TrimTopicReply | Unavailable) -> None:
+    def __init__(self, *replies: admin_pb2.TrimTopicReply | Unavailable) -> None:
         self._replies = list(replies)
-        self.requests: list[lpb.TrimTopicRequest] = []
+        self.requests: list[admin_pb2.TrimTopicRequest] = []
 
-    def call(self, method: str, request: lpb.TrimTopicRequest) -> lpb.TrimTopicReply:
-        assert method == "TrimTopic"
+    @property
+    def admin(self) -> Passes:
+        return self
+
+    def TrimTopic(self, request: admin_pb2.TrimTopicRequest) -> admin_pb2.TrimTopicReply:
         self.requests.append(request)
         reply = self._replies.pop(0)
         if isinstance(reply, Unavailable):
@@ -28,10 +31,10 @@ class Passes:
         return reply
 
 
-def one_pass(segment: str, *, more: bool) -> lpb.TrimTopicReply:
-    removed = lpb.TrimTopicReply.Removed(segment=segment, messages=3, bytes=5)
-    kept = [] if more else [lpb.TrimTopicReply.Kept(segment="s9", reason="open")]
-    return lpb.TrimTopicReply(removed=[removed], kept=kept, more=more)
+def one_pass(segment: str, *, more: bool) -> admin_pb2.TrimTopicReply:
+    removed = admin_pb2.TrimTopicReply.Removed(segment=segment, messages=3, bytes=5)
+    kept = [] if more else [admin_pb2.TrimTopicReply.Kept(segment="s9", reason="open")]
+    return admin_pb2.TrimTopicReply(removed=[removed], kept=kept, more=more)
 
 
 def admin_of(leader: Any) -> Admin:

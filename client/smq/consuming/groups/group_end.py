@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from smq.reading.topic_location import TopicLocation
 from smq.reading.topic_state import StateLoader, TopicState
-from smq.transport.leader_client import LeaderClient
 from smq.transport.topic_view import TopicView
 from smq_core.reading.segment_dag import ReadProgress
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
+from smq_proto.v1.groups_pb2_grpc import GroupsStub
 
 # A result counts again for this time, for programs that look twice. Other members' segments may have more soon.
 KNOWN_SECONDS = 1.0
@@ -32,9 +32,9 @@ class FoundEnd:
 class GroupEnd:
     """One thread searches, and others ask for what it found. Times are monotonic seconds."""
 
-    def __init__(self, view: TopicView, leader: LeaderClient, group: str) -> None:
+    def __init__(self, view: TopicView, groups: GroupsStub, group: str) -> None:
         self._view = view
-        self._leader = leader
+        self._groups = groups
         self._group = group
         self._found: FoundEnd | None = None
 
@@ -69,8 +69,8 @@ class GroupEnd:
         # The ends come first: a group that has committed them later has read what was there.
         with StateLoader(location, self._view.store()) as loader:
             state = loader.load()
-        reply: lpb.GroupPositions = self._leader.call(
-            "GetPositions", lpb.GetPositionsRequest(topic=self._view.name, group=self._group)
+        reply: groups_pb2.GroupPositions = self._groups.GetPositions(
+            groups_pb2.GetPositionsRequest(topic=self._view.name, group=self._group)
         )
         self.searched(own, has_read_all(state, dict(reply.positions), own))
 

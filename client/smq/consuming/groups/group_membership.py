@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from smq.transport.leader_client import LeaderClient
 from smq_core.errors import InvalidRequest, SmqError, StaleGeneration, Unavailable
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
+from smq_proto.v1.groups_pb2_grpc import GroupsStub
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +47,14 @@ class GroupMembership:
 
     def __init__(
         self,
-        leader: LeaderClient,
+        groups: GroupsStub,
         topic: str,
         group: str,
         start: str | Mapping[str, int],
         on_assignment: OnAssignment,
         awaited_commits: AwaitedCommits,
     ) -> None:
-        self._leader = leader
+        self._groups = groups
         self._topic = topic
         self._group = group
         self._start = start
@@ -111,7 +111,7 @@ class GroupMembership:
                 return Committed({}, {})
             with self._lock:
                 generation = self._generation
-            request = lpb.CommitPositionsRequest(
+            request = groups_pb2.CommitPositionsRequest(
                 topic=self._topic,
                 group=self._group,
                 member=self._member,
@@ -121,7 +121,7 @@ class GroupMembership:
                 epoch=epoch,
             )
             try:
-                self._leader.call("CommitPositions", request)
+                self._groups.CommitPositions(request)
                 return Committed(uncommitted, reported)
             except StaleGeneration as error:
                 log.info("commit refused: %s", error.message)
@@ -145,9 +145,9 @@ class GroupMembership:
         self._stop.set()
         self._wake.set()
         self._thread.join(5)
-        request = lpb.LeaveGroupRequest(topic=self._topic, group=self._group, member=self._member)
+        request = groups_pb2.LeaveGroupRequest(topic=self._topic, group=self._group, member=self._member)
         try:
-            self._leader.call("LeaveGroup", request, timeout=1.0)
+            self._groups.LeaveGroup(request, timeout=1.0)
         except SmqError as error:
             log.info("could not leave group %s: %s", self._group, error.message)
 
@@ -174,7 +174,7 @@ class GroupMembership:
                 raise InvalidRequest("the consumer is closed")
             with self._lock:
                 acknowledged_generation = self._acknowledged_generation
-            request = lpb.JoinGroupRequest(
+            request = groups_pb2.JoinGroupRequest(
                 topic=self._topic,
                 group=self._group,
                 member=self._member,
@@ -183,12 +183,12 @@ class GroupMembership:
                 generation=acknowledged_generation,
                 ended=self._awaited_commits(),
             )
-            reply = self._leader.call("JoinGroup", request, timeout=timeout)
+            reply = self._groups.JoinGroup(request, timeout=timeout)
             self.failure = None
             self._interval_seconds = reply.heartbeat_ms / 1000 or FIRST_HEARTBEAT_SECONDS
             return self._apply_assignment(reply)
 
-    def _apply_assignment(self, reply: lpb.GroupAssignment) -> Mapping[str, int]:
+    def _apply_assignment(self, reply: groups_pb2.GroupAssignment) -> Mapping[str, int]:
         positions = dict(reply.positions)
         with self._lock:
             generation_changed = reply.generation != self._generation

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from smq.transport.topic_view import UPLOAD_TIMEOUT_SECONDS, TopicView
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import topics_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.presigned_puts import put_presigned
 from smq_storage.object_store.presigned_urls import PresignedPut
@@ -63,9 +63,9 @@ class PresignedUploads:
 
     def create(self, attempt: int, data: Data) -> StoredFile:
         size, sha256 = size_and_sha256(data)
-        file = lpb.SignUploadsRequest.File(size=size, sha256=sha256)
+        file = topics_pb2.SignUploadsRequest.File(size=size, sha256=sha256)
         reply = self.view.sign_uploads(
-            lpb.SignUploadsRequest(producer=self.producer, epoch=self.epoch, attempt=attempt, files=[file])
+            topics_pb2.SignUploadsRequest(producer=self.producer, epoch=self.epoch, attempt=attempt, files=[file])
         )
         signed = reply.uploads[0]
         put = PresignedPut(signed.url, dict(signed.headers))

@@ -16,8 +16,8 @@ from smq_operator.kube.client.kinds import Resource
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.settings import COMPONENT_LABEL
 from smq_proto.channel_options import NO_PROXY
-from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.v1.leader_pb2_grpc import LeaderStub
+from smq_proto.v1 import admin_pb2
+from smq_proto.v1.admin_pb2_grpc import AdminStub
 
 ANSWER_TIMEOUT_SECONDS = 1.0
 # The name of an operator's port in its Pod.
@@ -47,7 +47,7 @@ def _ports(pod: Resource) -> Iterator[int]:
 async def _leads(address: str) -> bool:
     async with grpc.aio.insecure_channel(address, [NO_PROXY]) as channel:
         try:
-            await LeaderStub(channel).ListBrokers(lpb.ListBrokersRequest(), timeout=ANSWER_TIMEOUT_SECONDS)
+            await AdminStub(channel).ListBrokers(admin_pb2.ListBrokersRequest(), timeout=ANSWER_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError:
             return False
         return True

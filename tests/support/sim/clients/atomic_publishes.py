@@ -26,7 +26,6 @@ from support.sim.engine.world import MS, SECOND, Future, Process, Steps
 if TYPE_CHECKING:
     from support.sim.histories.atomic import AtomicHistory
 
-METHODS = {"ClaimApp": "claim_app", "PublishAtomically": "publish_atomically"}
 TIMEOUT_SECONDS = 10.0
 
 
@@ -118,22 +117,27 @@ class SimulatedPublisher:
 
 
 class _LeaderCalls:
-    """Stands in for ``LeaderClient``: calls any leader, again until one answers or the time is over."""
+    """Stands in for the stub of publishes: calls any leader, again until one answers or the time is over."""
 
     def __init__(self, publisher: SimulatedPublisher, dice: Random) -> None:
         self._publisher = publisher
         self._history = publisher.history
         self._dice = dice
 
-    def call(self, method: str, request: Any, timeout: float) -> Any:
+    def ClaimApp(self, request: Any, timeout: float) -> Any:
+        return self._call("claim_app", request, timeout)
+
+    def PublishAtomically(self, request: Any, timeout: float) -> Any:
+        self._history.publishes.requested(request.request, request.owner)
+        return self._call("publish_atomically", request, timeout)
+
+    def _call(self, method: str, request: Any, timeout: float) -> Any:
         here, world = BlockingCall.current(), self._history.world
-        if method == "PublishAtomically":
-            self._history.publishes.requested(request.request, request.owner)
         until = world.now + min(round(timeout * SECOND), self._dice.choice([1, 5, 10]) * SECOND)
         while True:
             address = self._dice.choice(list(self._history.completers))
             try:
-                return here.wait(self._history.network.call(self._publisher.process, address, METHODS[method], request))
+                return here.wait(self._history.network.call(self._publisher.process, address, method, request))
             except Unavailable:
                 if world.now >= until:
                     raise

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from smq_core.errors import SmqError
 from smq_core.model.entities import Layout, Phase
-from smq_operator.api import segment_reach
+from smq_operator.groups import segment_reach
 from support.sim.checks.group_checker import GroupChecker
 from support.sim.clients.group_member import SimulatedMember
 from support.sim.clients.group_program import GroupProgram

@@ -20,7 +20,7 @@ from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, brokers_pb2, groups_pb2
 from smq_proto.wire import PROTOCOL
 from smq_storage.object_store.store import StoreSettings
 from support.sim.engine.virtual_asyncio import VirtualLoop
@@ -134,7 +134,7 @@ class ProcessLeader:
             merge=MergeSettings(below_bytes=0),
             check_manifests_after_us=CHECK_AGAIN_AFTER,
         )
-        self.groups, self.service = self.parts.groups, self.parts.service
+        self.groups, self.services = self.parts.groups, self.parts.services
         self._idle = TopicReconciler(history.topic, lambda: "")
         self.network.listening[address] = self.process
         self.loop.create_task(self.parts.topic_deletions.run())
@@ -164,7 +164,9 @@ class ProcessLeader:
 
     async def _delete(self) -> None:
         try:
-            await self._call(self.service.DeleteTopic(lpb.DeleteTopicRequest(topic="t"), _SimulatedServicerContext()))
+            await self._call(
+                self.services.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="t"), _SimulatedServicerContext())
+            )
         except Unavailable as error:
             if "there is no topic" in error.message:
                 raise UnknownTopic(error.message) from None
@@ -174,7 +176,7 @@ class ProcessLeader:
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
         name, incarnation, address, leaving, _, _, unresponsive, status, _, _, answers = report
-        message = lpb.BrokerReport(
+        message = brokers_pb2.BrokerReport(
             protocol=PROTOCOL,
             broker=name,
             incarnation=incarnation,
@@ -187,7 +189,7 @@ class ProcessLeader:
             last_leader=self.parts.registry.leader,
             last_answer=answers.get(self.parts.registry.leader, 0),
         )
-        reply = yield self.loop.start(self._call(self.service.Report(message, _SimulatedServicerContext())))
+        reply = yield self.loop.start(self._call(self.services.brokers.Report(message, _SimulatedServicerContext())))
         named = set(reply.assigned) if self.parts.topics.all_layouts_known else None
         return reply.may_leave, named, (reply.leader, reply.answer)
 
@@ -201,12 +203,12 @@ class ProcessLeader:
 
     def on_set_positions(self, group: str, positions: Mapping[str, int]) -> Steps:
         """An administrator sets the positions of a group."""
-        request = lpb.SetPositionsRequest(topic="t", group=group, positions=positions)
-        yield self.loop.start(self._call(self.service.SetPositions(request, _SimulatedServicerContext())))
+        request = groups_pb2.SetPositionsRequest(topic="t", group=group, positions=positions)
+        yield self.loop.start(self._call(self.services.groups.SetPositions(request, _SimulatedServicerContext())))
 
     def on_delete_group(self, group: str) -> Steps:
-        request = lpb.DeleteGroupRequest(topic="t", group=group)
-        yield self.loop.start(self._call(self.service.DeleteGroup(request, _SimulatedServicerContext())))
+        request = groups_pb2.DeleteGroupRequest(topic="t", group=group)
+        yield self.loop.start(self._call(self.services.groups.DeleteGroup(request, _SimulatedServicerContext())))
 
     async def _join(self, group: str, member: str, generation: int) -> Any:
         topic = self.history.topic.name

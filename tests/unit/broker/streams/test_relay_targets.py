@@ -10,7 +10,7 @@ import pytest
 from smq_broker.streams.relay import parse_request
 from smq_broker.streams.relay_targets import RelayTargets, list_brokers_by_address, read_incarnation_at
 from smq_core.errors import InvalidRequest, Unavailable
-from smq_proto.v1 import leader_pb2 as leader_pb
+from smq_proto.v1 import admin_pb2
 from support.processes.leader_stub import RecordingLeader
 
 
@@ -113,7 +113,7 @@ def test_a_new_process_at_the_address_of_a_former_one_is_a_target() -> None:
     for listed in (states, states[::-1]):
         with RecordingLeader() as leader:
             leader.brokers = [
-                leader_pb.BrokerList.Broker(address=address, incarnation=incarnation, state=state)
+                admin_pb2.BrokerList.Broker(address=address, incarnation=incarnation, state=state)
                 for incarnation, state in listed
             ]
             targets = RelayTargets(lambda at=leader.address: [at], [], None, lambda _: "new", lambda: 0.0)

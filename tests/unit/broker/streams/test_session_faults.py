@@ -21,8 +21,8 @@ from smq_broker.runtime.threads import RestartPolicy, ThreadSupervisor, spawn_da
 from smq_broker.streams import relay
 from smq_broker.streams.relay import Relay
 from smq_core.errors import InvalidRequest, Unavailable, WrongIncarnation
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import error_to_pb
 from support.fault_injection.nth_failure import NthFailure
 from support.waiting import HANG_GUARD, eventually
@@ -49,7 +49,7 @@ class SessionWithFault:
     """A session with two leaders in memory, of which the first one does not answer. One call of one kind fails."""
 
     def __init__(self, failure: NthFailure, patch: pytest.MonkeyPatch) -> None:
-        self.reports: list[lpb.BrokerReport] = []
+        self.reports: list[brokers_pb2.BrokerReport] = []
         self.assigned: list[Any] = []
         self.over = threading.Event()
         self.disk_is_frozen = threading.Event()
@@ -62,7 +62,9 @@ class SessionWithFault:
         patch.setattr(session, "POLL_SECONDS", 0.002)
         patch.setattr(session, "COALESCE_SECONDS", 0.0)
         patch.setattr(session.grpc, "insecure_channel", failure.wrap("channel", self.channel))
-        patch.setattr(session, "LeaderStub", lambda channel: SimpleNamespace(Report=lambda *a, **k: channel.report(*a)))
+        patch.setattr(
+            session, "BrokersStub", lambda channel: SimpleNamespace(Report=lambda *a, **k: channel.report(*a))
+        )
         metrics = BrokerMetrics(CollectorRegistry())
         policy = RestartPolicy(pause_seconds=0)
         self.threads = ThreadSupervisor(metrics, spawn=self.spawn, restart_policy=policy)
@@ -101,13 +103,13 @@ class SessionWithFault:
     def channel(self, leader: str, options: object) -> Any:
         closed: list[bool] = []
 
-        def report(request: lpb.BrokerReport) -> lpb.BrokerReportReply:
+        def report(request: brokers_pb2.BrokerReport) -> brokers_pb2.BrokerReportReply:
             if closed:
                 raise ValueError("Cannot invoke RPC on closed channel!")
             if leader == "one:1":
                 raise RpcFailed
             self.reports.append(request)
-            return lpb.BrokerReportReply(may_leave=True)
+            return brokers_pb2.BrokerReportReply(may_leave=True)
 
         def close() -> None:
             closed.append(True)

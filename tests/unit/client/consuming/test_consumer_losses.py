@@ -12,7 +12,7 @@ from smq_core.errors import (
     DataLost,
     Unavailable,
 )
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 from support.in_memory.consumer_bench import Bench, offsets, refreshed
 from support.in_memory.topic import PARTITIONS
 from support.waiting import eventually
@@ -81,7 +81,9 @@ def test_a_reader_that_starts_behind_a_loss_learns_nothing_of_it(bench: Bench) -
 
 
 def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench) -> None:
-    bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
+    bench.leader.lost_with_replicas = [
+        groups_pb2.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)
+    ]
     consumer = bench.open("g")
     eventually(lambda: consumer._losses.has_group_losses)
     assert consumer.commit() == {} and not bench.leader.requests("CommitPositions"), "its program does not know yet"
@@ -93,7 +95,9 @@ def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench)
 
 
 def test_a_new_member_learns_of_losses_before_it_gets_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
+    bench.leader.lost_with_replicas = [
+        groups_pb2.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)
+    ]
     bench.leader.failures["GetPositions"] = [Unavailable("no leader")] * 1_000_000
     monkeypatch.setattr(group_losses, "LOSSES_TIMEOUT_SECONDS", 1e9)
     consumer = bench.open("g")
@@ -127,7 +131,7 @@ def test_a_member_reads_its_losses_again_when_the_index_records_one(bench: Bench
     consumer = bench.open("g")
     eventually(lambda: consumer._losses.has_group_losses and not consumer._loading_losses.due)
     name = bench.first.name
-    bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment=name, start=3, stop=5, at_least=True)]
+    bench.leader.lost_with_replicas = [groups_pb2.GroupPositions.Loss(segment=name, start=3, stop=5, at_least=True)]
     bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first), **LOST)
     eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._loading_losses.due)
     eventually(lambda: consumer._losses.pending)

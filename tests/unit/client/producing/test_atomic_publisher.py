@@ -11,30 +11,33 @@ from smq.delivery import AtomicReceipt
 from smq.producing.atomic_publisher import AtomicPublisher
 from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq_core.errors import ProducerFenced, SmqError, Unavailable
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import publishes_pb2
 from support.in_memory.topic import TopicInMemory
 
 FENCED = ProducerFenced("another owner")
-WAITING, DONE = lpb.AppReply(version=5), lpb.AppReply(version=5, complete=True)
-OTHERS, OTHERS_DONE = (lpb.AppReply(version=6, complete=complete, already_published=True) for complete in (False, True))
+WAITING, DONE = publishes_pb2.AppReply(version=5), publishes_pb2.AppReply(version=5, complete=True)
+OTHERS, OTHERS_DONE = (
+    publishes_pb2.AppReply(version=6, complete=complete, already_published=True) for complete in (False, True)
+)
 
 
 class ScriptedLeader:
     """Answers the calls of one publish."""
 
-    def __init__(self, *answers: lpb.AppReply | SmqError) -> None:
-        self._answers: Iterator[lpb.AppReply | SmqError] = iter(answers)
+    def __init__(self, *answers: publishes_pb2.AppReply | SmqError) -> None:
+        self._answers: Iterator[publishes_pb2.AppReply | SmqError] = iter(answers)
 
-    def call(self, method: str, request: Any, timeout: float) -> lpb.AppReply:
-        if method == "ClaimApp":
-            return lpb.AppReply(version=4)
+    def ClaimApp(self, request: Any, timeout: float) -> publishes_pb2.AppReply:
+        return publishes_pb2.AppReply(version=4)
+
+    def PublishAtomically(self, request: Any, timeout: float) -> publishes_pb2.AppReply:
         answer = next(self._answers)
         if isinstance(answer, SmqError):
             raise answer
         return answer
 
 
-def publish(*answers: lpb.AppReply | SmqError) -> bool:
+def publish(*answers: publishes_pb2.AppReply | SmqError) -> bool:
     """Whether the receipt of version 5 says that it was published before."""
     publisher = AtomicPublisher(ScriptedLeader(*answers))  # type: ignore[arg-type]
 
@@ -70,13 +73,14 @@ class AppOfLeader:
     def __init__(self, version: int | None = None) -> None:
         self.version = version
 
-    def call(self, method: str, request: Any, timeout: float) -> lpb.AppReply:
-        if method == "ClaimApp":
-            return lpb.AppReply(version=self.version, complete=True)
+    def ClaimApp(self, request: Any, timeout: float) -> publishes_pb2.AppReply:
+        return publishes_pb2.AppReply(version=self.version, complete=True)
+
+    def PublishAtomically(self, request: Any, timeout: float) -> publishes_pb2.AppReply:
         if self.version is not None and request.version <= self.version:
-            return lpb.AppReply(version=self.version, complete=True, already_published=True)
+            return publishes_pb2.AppReply(version=self.version, complete=True, already_published=True)
         self.version = request.version
-        return lpb.AppReply(version=self.version, complete=True)
+        return publishes_pb2.AppReply(version=self.version, complete=True)
 
 
 def publish_at(publisher: AtomicPublisher, version: int) -> AtomicReceipt:

@@ -16,14 +16,14 @@ import pytest
 from smq.transport import leader_client
 from smq.transport.leader_client import ERROR_TRAILER, LeaderClient
 from smq_core.errors import InvalidRequest, NoBrokers, NotLeader, SmqError, Unavailable, UnknownTopic
+from smq_proto.v1 import admin_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.v1 import leader_pb2_grpc
 from smq_proto.wire import error_to_pb
+from support.leader_services import LeaderServicer
 from support.waiting import HANG_GUARD
 
 
-class FakeLeaderService(leader_pb2_grpc.LeaderServicer):
+class FakeLeaderService(LeaderServicer):
     """Answers ListTopics and Watch, or rejects every request with ``rejection``."""
 
     def __init__(self, name: str) -> None:
@@ -44,9 +44,9 @@ class FakeLeaderService(leader_pb2_grpc.LeaderServicer):
             context.set_trailing_metadata([(ERROR_TRAILER, error_to_pb(self.rejection).SerializeToString())])
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, self.rejection.message)
 
-    def ListTopics(self, request: Any, context: Any) -> lpb.TopicList:
+    def ListTopics(self, request: Any, context: Any) -> admin_pb2.TopicList:
         self._refuse(context)
-        return lpb.TopicList(topics=[lpb.TopicList.Topic(info=pb.TopicInfo(name=self.name))])
+        return admin_pb2.TopicList(topics=[admin_pb2.TopicList.Topic(info=pb.TopicInfo(name=self.name))])
 
     def Watch(self, request: Any, context: Any) -> Iterator[pb.LocateReply]:
         self._refuse(context)
@@ -56,7 +56,7 @@ class FakeLeaderService(leader_pb2_grpc.LeaderServicer):
 @contextmanager
 def serving(service: FakeLeaderService) -> Iterator[str]:
     server = grpc.server(futures.ThreadPoolExecutor(4))
-    leader_pb2_grpc.add_LeaderServicer_to_server(service, server)
+    service.serve_at(server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -67,7 +67,7 @@ def serving(service: FakeLeaderService) -> Iterator[str]:
 
 
 def called(link: LeaderClient, timeout: float = HANG_GUARD) -> str:
-    return str(link.call("ListTopics", lpb.ListTopicsRequest(), timeout).topics[0].info.name)
+    return str(link.admin.ListTopics(admin_pb2.ListTopicsRequest(), timeout=timeout).topics[0].info.name)
 
 
 class OtherService(grpc.GenericRpcHandler):
@@ -101,7 +101,7 @@ def test_a_server_of_something_else_is_not_taken_for_an_old_leader() -> None:
 
 def test_a_leader_that_lacks_a_call_is_of_an_earlier_version() -> None:
     with other_server("ListTopics") as address, pytest.raises(SmqError, match=r"is of an earlier version.* upgrade it"):
-        LeaderClient([address]).call("ListPins", lpb.ListPinsRequest(), HANG_GUARD)
+        LeaderClient([address]).admin.ListPins(admin_pb2.ListPinsRequest(), timeout=HANG_GUARD)
 
 
 def test_a_server_of_http_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_leader_of_an_earlier_version_is_named() -> None:
         serving(FakeLeaderService("old")) as address,
         pytest.raises(SmqError, match=f"{address}.*upgrade it") as raised,
     ):
-        LeaderClient([address]).call("SignUploads", lpb.SignUploadsRequest(), HANG_GUARD)
+        LeaderClient([address]).topics.SignUploads(topics_pb2.SignUploadsRequest(), timeout=HANG_GUARD)
     assert not raised.value.retry
 
 
@@ -201,7 +201,7 @@ def test_a_brokers_address_is_recognised(watch: bool) -> None:
         link = LeaderClient([f"127.0.0.1:{server.port}"])
         with pytest.raises(InvalidRequest, match="the address of a broker, not of the leader"):
             if watch:
-                next(iter(link.watch(lpb.WatchRequest())))
+                next(iter(link.topics.Watch(topics_pb2.WatchRequest())))
             called(link)
 
 
@@ -248,13 +248,13 @@ def test_a_watch_that_a_follower_refuses_goes_to_the_leader_next_time() -> None:
         one.rejection = NotLeader("ask the other", leader=second)
         link = LeaderClient([first])
         with pytest.raises(NotLeader):
-            next(iter(link.watch(lpb.WatchRequest())))
-        assert next(iter(link.watch(lpb.WatchRequest()))).topic.name == "two"
+            next(iter(link.topics.Watch(topics_pb2.WatchRequest())))
+        assert next(iter(link.topics.Watch(topics_pb2.WatchRequest()))).topic.name == "two"
 
 
 def test_without_an_address() -> None:
     with pytest.raises(Unavailable, match="address"):
-        LeaderClient([]).call("ListTopics", lpb.ListTopicsRequest())
+        LeaderClient([]).admin.ListTopics(admin_pb2.ListTopicsRequest())
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:", ":7070", "http://localhost", "http://localhost:7070"])

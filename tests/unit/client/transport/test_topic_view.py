@@ -15,7 +15,7 @@ from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import topics_pb2
 from smq_proto.wire import layout_to_pb, topic_to_pb
 from smq_storage.catalog import layouts, topics
 from smq_storage.object_store.presigned_urls import SigningKey
@@ -37,7 +37,11 @@ class PlayedLeader:
     def __init__(self) -> None:
         self.replies: queue.SimpleQueue[pb.LocateReply | SmqError | None] = queue.SimpleQueue()
 
-    def watch(self, _: lpb.WatchRequest) -> PlayedLeader:
+    @property
+    def topics(self) -> PlayedLeader:
+        return self
+
+    def Watch(self, _: topics_pb2.WatchRequest) -> PlayedLeader:
         return self
 
     def __iter__(self) -> Iterator[pb.LocateReply]:

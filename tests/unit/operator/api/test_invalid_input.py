@@ -11,8 +11,8 @@ import pytest
 
 from smq_core.model.entities import Layout, Phase
 from smq_operator.brokers.registry import Broker
+from smq_proto.v1 import admin_pb2, brokers_pb2, groups_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import PROTOCOL
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeBroker, FakeFleet
@@ -70,8 +70,8 @@ async def open_two_segments(**two_segments: object) -> AsyncIterator[TwoSegmentT
         await wait_until(made.open, what="and so does the topic")
 
 
-def plan(action: str, *segments: str, at: tuple[int, ...] = (), topic: str = "t") -> lpb.ChangeSegmentsRequest:
-    return lpb.ChangeSegmentsRequest(topic=topic, action=action, segments=segments, boundaries=at)
+def plan(action: str, *segments: str, at: tuple[int, ...] = (), topic: str = "t") -> admin_pb2.ChangeSegmentsRequest:
+    return admin_pb2.ChangeSegmentsRequest(topic=topic, action=action, segments=segments, boundaries=at)
 
 
 PLANS = {
@@ -122,22 +122,22 @@ async def test_a_segment_of_one_partition_is_not_split() -> None:
 async def test_the_last_broker_is_not_drained() -> None:
     async with open_two_segments(brokers=1) as two_segments:
         with pytest.raises(RpcAborted, match="cannot drain b0: no other broker is available"):
-            await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b0"))
+            await two_segments.leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="b0"))
         with pytest.raises(RpcAborted, match=r"no broker nobody \(known brokers: b0\)"):
-            await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="nobody"))
+            await two_segments.leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="nobody"))
 
 
 @virtual_time
 async def test_only_a_broker_that_drains_is_brought_back() -> None:
     async with open_two_segments() as two_segments:
-        undrain = lpb.UndrainBrokerRequest(broker="b1")
+        undrain = admin_pb2.UndrainBrokerRequest(broker="b1")
         with pytest.raises(RpcAborted, match="b1 does not drain"):
             await two_segments.leader.call("UndrainBroker", undrain)
-        await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b1"))
+        await two_segments.leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="b1"))
         await two_segments.leader.call("UndrainBroker", undrain)
         assert two_segments.leader.platform.restarted == ["b1"]
         with pytest.raises(RpcAborted, match="no broker nobody"):
-            await two_segments.leader.call("UndrainBroker", lpb.UndrainBrokerRequest(broker="nobody"))
+            await two_segments.leader.call("UndrainBroker", admin_pb2.UndrainBrokerRequest(broker="nobody"))
         await wait_until(two_segments.open)
 
 
@@ -145,33 +145,33 @@ async def test_only_a_broker_that_drains_is_brought_back() -> None:
 async def test_a_drain_is_confirmed_by_the_broker_from_which_another_leader_learns_it() -> None:
     async with open_two_segments() as two_segments:
         brokers = {it.replica.broker: it for it in two_segments.leader.fleet.brokers.values()}
-        await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b1"))
+        await two_segments.leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="b1"))
         assert brokers["b1"].draining
         brokers["b2"].answers = False
         with pytest.raises(RpcAborted, match=r"b2 has not confirmed that it drains.* after a leader change"):
-            await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b2"))
+            await two_segments.leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="b2"))
 
 
 @virtual_time
 async def test_the_last_broker_that_is_not_draining_is_not_drained_even_when_it_is_empty() -> None:
     async with open_two_segments() as two_segments:
         for name in ("b0", "b1"):
-            await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker=name))
+            await two_segments.leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker=name))
         with pytest.raises(RpcAborted, match="Start another broker first"):
-            await two_segments.leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="b2"))
+            await two_segments.leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="b2"))
         await wait_until(two_segments.open)
 
 
-def report_of(**fields: str) -> lpb.BrokerReport:
-    return lpb.BrokerReport(protocol=PROTOCOL, **{"broker": "b", "incarnation": "x", "address": "h:1"} | fields)  # type: ignore[arg-type]
+def report_of(**fields: str) -> brokers_pb2.BrokerReport:
+    return brokers_pb2.BrokerReport(protocol=PROTOCOL, **{"broker": "b", "incarnation": "x", "address": "h:1"} | fields)  # type: ignore[arg-type]
 
 
 REPORTS = {
-    "no name": lpb.BrokerReport(protocol=PROTOCOL, incarnation="x", address="h:1"),
-    "no incarnation": lpb.BrokerReport(protocol=PROTOCOL, broker="b", address="h:1"),
-    "no address": lpb.BrokerReport(protocol=PROTOCOL, broker="b", incarnation="x"),
-    "nothing at all": lpb.BrokerReport(),
-    "a protocol of the future": lpb.BrokerReport(protocol=99, broker="b", incarnation="x", address="h:1"),
+    "no name": brokers_pb2.BrokerReport(protocol=PROTOCOL, incarnation="x", address="h:1"),
+    "no incarnation": brokers_pb2.BrokerReport(protocol=PROTOCOL, broker="b", address="h:1"),
+    "no address": brokers_pb2.BrokerReport(protocol=PROTOCOL, broker="b", incarnation="x"),
+    "nothing at all": brokers_pb2.BrokerReport(),
+    "a protocol of the future": brokers_pb2.BrokerReport(protocol=99, broker="b", incarnation="x", address="h:1"),
     "a name that clears the terminal": report_of(broker="\x1b[2J"),
     "a name without end": report_of(broker="b" * 10_000_000),
     "an incarnation without end": report_of(incarnation="x" * 10_000_000),
@@ -196,7 +196,7 @@ async def test_a_report_that_cannot_be_one_is_refused(what: str) -> None:
 async def test_names_of_groups_and_members_are_printable_and_short(fields: dict[str, str]) -> None:
     async with open_two_segments() as two_segments:
         with pytest.raises(RpcAborted, match="printable characters"):
-            await two_segments.leader.call("JoinGroup", lpb.JoinGroupRequest(topic="t", **fields))  # type: ignore[arg-type]
+            await two_segments.leader.call("JoinGroup", groups_pb2.JoinGroupRequest(topic="t", **fields))  # type: ignore[arg-type]
 
 
 @virtual_time
@@ -224,7 +224,7 @@ async def test_a_fenced_broker_is_ordered_to_exit() -> None:
 async def test_reports_of_an_unknown_broker_do_not_affect_other_segments() -> None:
     async with open_two_segments() as two_segments:
         segment = two_segments.layout.segments[0]
-        stranger = lpb.BrokerReport(protocol=PROTOCOL, broker="stranger", incarnation="s", address="h:1")
+        stranger = brokers_pb2.BrokerReport(protocol=PROTOCOL, broker="stranger", incarnation="s", address="h:1")
         stranger.status.segments.append(
             segment_report(two_segments, end=HUGE, watermark=HUGE, messages=10**12, state="open", primary=True)
         )
@@ -301,7 +301,7 @@ async def test_a_policy_that_cannot_be_met_stops_nothing(monkeypatch: pytest.Mon
         await wait_until(
             lambda: two_segments.leader.topics["default/bad"].layout is not None, what="the other topic is managed too"
         )
-        await two_segments.leader.call("ListTopics", lpb.ListTopicsRequest())
+        await two_segments.leader.call("ListTopics", admin_pb2.ListTopicsRequest())
         await two_segments.leader.call("ChangeSegments", plan("split", "t-0-8-0"))
         await wait_until(lambda: len(two_segments.layout.segments) == 3 and two_segments.open())
         assert not failed
@@ -343,8 +343,8 @@ async def test_one_topic_that_fails_again_and_again_leaves_all_others_alone(
             lambda: "reconciling the topic failed" in (topics["default/bad"].problem or ""),
             what="its problem is reported",
         )
-        listed = await two_segments.leader.call("ListTopics", lpb.ListTopicsRequest())
-        assert isinstance(listed, lpb.TopicList) and len(listed.topics) == 2
+        listed = await two_segments.leader.call("ListTopics", admin_pb2.ListTopicsRequest())
+        assert isinstance(listed, admin_pb2.TopicList) and len(listed.topics) == 2
         await two_segments.leader.call("ChangeSegments", plan("split", "t-0-8-0"))
         await wait_until(
             lambda: len(two_segments.layout.segments) == 3 and two_segments.open(),

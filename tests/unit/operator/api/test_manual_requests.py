@@ -12,7 +12,7 @@ from smq_core.model.entities import Layout, Reason
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.reconcile import manual_requests
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import layouts
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
@@ -48,7 +48,9 @@ class RequestedTopic:
         return found[0]
 
     def plan(self, action: str) -> Awaitable[object]:
-        return self.host.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action=action, segments=[NAME]))
+        return self.host.call(
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action=action, segments=[NAME])
+        )
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from smq_operator.publishing.completer import PublishCompleter
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import ObjectMissing, Store, StoredObject, open_store
@@ -78,20 +78,22 @@ class Service:
             readiness, topics, completer, pool, virtual_time.now, RETRY_POLICY, 3600 * SECOND
         )
 
-    async def claim(self, owner: str) -> lpb.AppReply:
-        request = lpb.ClaimAppRequest(topic="t", app="etl", owner=owner)
+    async def claim(self, owner: str) -> publishes_pb2.AppReply:
+        request = publishes_pb2.ClaimAppRequest(topic="t", app="etl", owner=owner)
         return await self._service.ClaimApp(request, FakeServicerContext())  # type: ignore[arg-type]
 
-    async def publish(self, owner: str, version: int, *files: lpb.AtomicPublishRequest.File) -> lpb.AppReply:
-        request = lpb.AtomicPublishRequest(
+    async def publish(
+        self, owner: str, version: int, *files: publishes_pb2.AtomicPublishRequest.File
+    ) -> publishes_pb2.AppReply:
+        request = publishes_pb2.AtomicPublishRequest(
             topic="t", app="etl", owner=owner, version=version, request=f"{owner}-{version}", files=files
         )
         return await self._service.PublishAtomically(request, FakeServicerContext())  # type: ignore[arg-type]
 
-    def upload(self) -> lpb.AtomicPublishRequest.File:
+    def upload(self) -> publishes_pb2.AtomicPublishRequest.File:
         table = pa.Table.from_batches([rows([b"a", b"b"], partition=1)])
         written = uploads.write(cast(Store, self.store), self.topic.uid, "u.parquet", table)
-        return lpb.AtomicPublishRequest.File(
+        return publishes_pb2.AtomicPublishRequest.File(
             upload="u.parquet", etag=written.etag, rows=2, bytes=written.size, timestamp_min=1, timestamp_max=2
         )
 

@@ -13,8 +13,8 @@ from smq_core.model.entities import Layout, SealOutcome
 from smq_core.model.layout_transitions import sealed_entry
 from smq_operator.api import report_checks
 from smq_operator.brokers import registry as registries
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import PROTOCOL
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.object_store.store import open_store
@@ -42,9 +42,11 @@ async def open_topic() -> AsyncIterator[tuple[LeaderInMemory, Layout]]:
         yield leader, layout
 
 
-def report_of(broker: str = "mallory", *segments: pb.SegmentReport, **fields: object) -> lpb.BrokerReport:
+def report_of(broker: str = "mallory", *segments: pb.SegmentReport, **fields: object) -> brokers_pb2.BrokerReport:
     given = {"incarnation": f"i-{broker}", "address": f"{broker}:1"} | fields
-    return lpb.BrokerReport(protocol=PROTOCOL, broker=broker, status=pb.BrokerStatus(segments=segments), **given)  # type: ignore[arg-type]
+    return brokers_pb2.BrokerReport(
+        protocol=PROTOCOL, broker=broker, status=pb.BrokerStatus(segments=segments), **given
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("what", ["segments", "unresponsive brokers", "former incarnations"])

@@ -13,8 +13,8 @@ from smq_core.model.entities import Phase
 from smq_operator.brokers import connectivity
 from smq_operator.brokers.registry import SUSPECT_AFTER_US
 from smq_operator.cleanup import stale_segments
+from smq_proto.v1 import admin_pb2, brokers_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import group_positions as group_files
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.store import EtagMismatch, ObjectExists, Store, open_store
@@ -68,18 +68,19 @@ async def open_topic(**open_topic_setup: int) -> AsyncIterator[tuple[OpenTopic, 
         yield made, leader
 
 
-async def join(leader: LeaderInMemory, member: str = "a", generation: int = 0) -> lpb.GroupAssignment:
+async def join(leader: LeaderInMemory, member: str = "a", generation: int = 0) -> groups_pb2.GroupAssignment:
     reply = await leader.call(
-        "JoinGroup", lpb.JoinGroupRequest(topic="t", group="g", member=member, start="earliest", generation=generation)
+        "JoinGroup",
+        groups_pb2.JoinGroupRequest(topic="t", group="g", member=member, start="earliest", generation=generation),
     )
-    assert isinstance(reply, lpb.GroupAssignment)
+    assert isinstance(reply, groups_pb2.GroupAssignment)
     return reply
 
 
-async def commit(leader: LeaderInMemory, assignment: lpb.GroupAssignment, **positions: int) -> None:
+async def commit(leader: LeaderInMemory, assignment: groups_pb2.GroupAssignment, **positions: int) -> None:
     await leader.call(
         "CommitPositions",
-        lpb.CommitPositionsRequest(
+        groups_pb2.CommitPositionsRequest(
             topic="t",
             group="g",
             member=assignment.member,
@@ -220,7 +221,7 @@ async def test_a_deleted_topics_group_is_gone_with_it():
         (name,) = segments(leader)
         assignment = await join(leader)
         await commit(leader, assignment, **{name: 3})
-        await leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
+        await leader.call("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="t"))
         with pytest.raises(RpcAborted, match="no topic"):
             await join(leader)
         open_topic_setup.platform.add_topic(TOPIC)
@@ -236,7 +237,7 @@ async def test_segments_of_a_deleted_topic_are_sealed_where_they_are(monkeypatch
     async with open_topic() as (open_topic_setup, leader):
         held = [machine for broker in open_topic_setup.fleet.brokers.values() for machine in broker.held.values()]
         assert held
-        await leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
+        await leader.call("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="t"))
         await wait_until(lambda: all(machine.outcome is not None for machine in held))
 
 
@@ -274,13 +275,15 @@ async def test_a_reported_failure_is_verified_by_a_liveness_probe(monkeypatch: p
         broker = leader.registry.get(victim.replica.incarnation)
         assert broker is not None
         await leader.call(
-            "ReportUnreachable", lpb.ReportUnreachableRequest(incarnation=victim.replica.incarnation, error="no answer")
+            "ReportUnreachable",
+            topics_pb2.ReportUnreachableRequest(incarnation=victim.replica.incarnation, error="no answer"),
         )
         await wait_until(lambda: leader.tasks.idle)
         assert not broker.suspected, "it answered"
         victim.answers = False
         await leader.call(
-            "ReportUnreachable", lpb.ReportUnreachableRequest(incarnation=victim.replica.incarnation, error="no answer")
+            "ReportUnreachable",
+            topics_pb2.ReportUnreachableRequest(incarnation=victim.replica.incarnation, error="no answer"),
         )
         await wait_until(lambda: broker.suspected)
         layout = leader.topics[TOPIC].layout
@@ -338,11 +341,11 @@ async def test_may_leave_is_not_said_before_every_layout_is_known():
     broker = next(iter(open_topic_setup.fleet.brokers.values()))
     broker.draining = True
     reply = await leader.call("Report", broker.report())
-    assert isinstance(reply, lpb.BrokerReportReply) and not reply.may_leave, "no round was made yet"
+    assert isinstance(reply, brokers_pb2.BrokerReportReply) and not reply.may_leave, "no round was made yet"
     async with running_leader(leader):
         await wait_until(lambda: segments(leader) and not leader.topic_deletions.blocks_leaving(""))
         reply = await leader.call("Report", broker.report())
-        assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
+        assert isinstance(reply, brokers_pb2.BrokerReportReply) and reply.may_leave
 
 
 @virtual_time
@@ -359,7 +362,7 @@ async def test_brokers_may_leave_although_a_topic_has_no_layout_yet():
         await wait_until(lambda: not leader.topic_deletions.blocks_leaving(""), what="what is to be ended is known")
         for broker in open_topic_setup.fleet.brokers.values():
             reply = await leader.call("Report", broker.report())
-            assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
+            assert isinstance(reply, brokers_pb2.BrokerReportReply) and reply.may_leave
         open_topic_setup.fleet.add("new")
         open_topic_setup.platform.count = 1
         await wait_until(lambda: leader.topics[TOPIC].layout is not None, what="a broker that comes gets it")
@@ -382,11 +385,11 @@ async def test_nobody_may_leave_while_a_layout_cannot_be_read(monkeypatch: pytes
     async with running_leader(leader):
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].reconciler is not None)
         reply = await leader.call("Report", broker.report())
-        assert isinstance(reply, lpb.BrokerReportReply) and not reply.may_leave
+        assert isinstance(reply, brokers_pb2.BrokerReportReply) and not reply.may_leave
         monkeypatch.setattr(open_topic_setup.store, "get", get)
         await wait_until(lambda: segments(leader) and not leader.topic_deletions.blocks_leaving(""))
         reply = await leader.call("Report", broker.report())
-        assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
+        assert isinstance(reply, brokers_pb2.BrokerReportReply) and reply.may_leave
 
 
 @virtual_time
@@ -430,7 +433,7 @@ async def test_a_rollout_waits_for_a_drain_but_not_for_a_termination_proof():
 
         async def others_drain() -> bool:
             reply = await leader.call("Report", other.report())
-            assert isinstance(reply, lpb.BrokerReportReply)
+            assert isinstance(reply, brokers_pb2.BrokerReportReply)
             return reply.others_drain
 
         assert not await others_drain()

@@ -11,8 +11,8 @@ import pytest
 
 from smq_core.model.entities import Column, TopicSchema
 from smq_operator.api import admin
+from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import columns_to_pb, schema_from_pb
 from smq_storage.object_store.store import open_store
 from smq_storage.topic_manifests.fields import MAX_COLUMNS
@@ -42,9 +42,11 @@ async def leader_of(*columns: Column, **spec: object) -> AsyncIterator[tuple[Lea
 
 
 async def alter(leader: LeaderInMemory, version: int, *columns: Column, preview: bool = False) -> TopicSchema:
-    request = lpb.AlterTopicRequest(topic="t", columns=columns_to_pb(columns), schema_version=version, preview=preview)
+    request = admin_pb2.AlterTopicRequest(
+        topic="t", columns=columns_to_pb(columns), schema_version=version, preview=preview
+    )
     reply = await leader.call("AlterTopic", request)
-    assert isinstance(reply, lpb.AlterTopicReply)
+    assert isinstance(reply, admin_pb2.AlterTopicReply)
     return schema_from_pb(reply.schema)
 
 
@@ -88,9 +90,9 @@ async def test_a_topic_without_a_schema_stays_without() -> None:
 
 
 async def set_fields(leader: LeaderInMemory, fields: object, preview: bool = False) -> list[tuple[str, str]]:
-    request = lpb.AlterTopicRequest(topic="t", settings=json.dumps(fields), preview=preview)
+    request = admin_pb2.AlterTopicRequest(topic="t", settings=json.dumps(fields), preview=preview)
     reply = await leader.call("AlterTopic", request)
-    assert isinstance(reply, lpb.AlterTopicReply)
+    assert isinstance(reply, admin_pb2.AlterTopicReply)
     return [(change.text, change.risk) for change in reply.changes]
 
 
@@ -134,7 +136,7 @@ async def test_a_setting_that_cannot_be_is_refused_and_changes_nothing(fields: o
 async def test_a_request_that_is_too_large_is_refused_before_its_columns_are_read() -> None:
     async with leader_of(ID) as (leader, _):
         for count, why in ((MAX_COLUMNS + 1, "at most 400"), (100_000, "bytes, and")):
-            request = lpb.AlterTopicRequest(topic="t", columns=[pb.Column()] * count)
+            request = admin_pb2.AlterTopicRequest(topic="t", columns=[pb.Column()] * count)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(admin, "columns_from_pb", lambda columns: pytest.fail("it was converted"))
                 with pytest.raises(RpcAborted, match=why):
@@ -155,13 +157,13 @@ async def test_a_change_of_a_rejected_spec_is_not_answered_as_done() -> None:
 @virtual_time
 async def test_an_exported_manifest_is_the_topic_and_applies_without_a_change() -> None:
     async with leader_of(ID, NOTE) as (leader, platform):
-        await leader.call("PauseScaling", lpb.PauseScalingRequest(topic="t", paused=True))
-        exported = await leader.call("ExportTopic", lpb.ExportTopicRequest(topic="t"))
-        assert isinstance(exported, lpb.ExportTopicReply)
+        await leader.call("PauseScaling", admin_pb2.PauseScalingRequest(topic="t", paused=True))
+        exported = await leader.call("ExportTopic", admin_pb2.ExportTopicRequest(topic="t"))
+        assert isinstance(exported, admin_pb2.ExportTopicReply)
         manifest = parse_manifest(exported.manifest)
         assert (manifest.full_name, manifest.spec, manifest.paused) == (TOPIC, platform.topics[TOPIC].spec, True)
-        applied = await leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=exported.manifest, preview=True))
-        assert isinstance(applied, lpb.ApplyTopicReply)
+        applied = await leader.call("ApplyTopic", admin_pb2.ApplyTopicRequest(manifest=exported.manifest, preview=True))
+        assert isinstance(applied, admin_pb2.ApplyTopicReply)
         assert not applied.changes and applied.before == applied.after == exported.manifest
 
 
@@ -171,9 +173,9 @@ async def test_a_manifest_that_leaves_a_field_out_says_that_it_is_reset() -> Non
         await set_fields(leader, {"retention": {"age": "90d"}})
         kept = platform.topics[TOPIC].spec
         text = "{apiVersion: seaweedmq.io/v1alpha1, kind: Topic, metadata: {name: t}, spec: {partitions: 16}}"
-        request = lpb.ApplyTopicRequest(manifest=text, preview=True)
+        request = admin_pb2.ApplyTopicRequest(manifest=text, preview=True)
         planned = await leader.call("ApplyTopic", request)
-        assert isinstance(planned, lpb.ApplyTopicReply)
+        assert isinstance(planned, admin_pb2.ApplyTopicReply)
         assert [(it.text, it.risk) for it in planned.changes] == [
             ("retention.age: 90d → 7d (default)", "messages older than 7d are removed")
         ]

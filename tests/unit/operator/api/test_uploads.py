@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
-from smq_operator.api.uploads import UploadService
-from smq_operator.runtime.readiness import Readiness
+from smq_operator.api.topics import TopicService
 from smq_operator.runtime.store_pool import StorePool
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import topics_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
@@ -19,7 +19,7 @@ from support.virtual_time import virtual_time
 from support.waiting import wait_until
 
 TOPIC = "default/t"
-FILE = lpb.SignUploadsRequest.File(size=7, sha256=b"\0" * 32)
+FILE = topics_pb2.SignUploadsRequest.File(size=7, sha256=b"\0" * 32)
 
 
 def guarded() -> Store:
@@ -28,7 +28,7 @@ def guarded() -> Store:
 
 
 @asynccontextmanager
-async def upload_service(store: Store | None = None) -> AsyncIterator[tuple[UploadService, str]]:
+async def upload_service(store: Store | None = None) -> AsyncIterator[tuple[TopicService, str]]:
     """The service of a leader with one topic, and the topic's uid."""
     own = open_store("memory://")
     fleet, platform = FakeFleet(own), FakePlatform()
@@ -40,12 +40,12 @@ async def upload_service(store: Store | None = None) -> AsyncIterator[tuple[Uplo
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].layout)
         topic = leader.topics[TOPIC].topic
         assert topic is not None
-        yield UploadService(Readiness(), leader.topics, StorePool(store or guarded(), leader.pool)), topic.uid
+        yield replace(leader.parts.services.topics, store=StorePool(store or guarded(), leader.pool)), topic.uid
 
 
-async def sign(service: UploadService, topic_uid: str, **values: object) -> lpb.SignUploadsReply:
+async def sign(service: TopicService, topic_uid: str, **values: object) -> topics_pb2.SignUploadsReply:
     defaults = {"topic": "t", "uid": topic_uid, "producer": "p", "epoch": 3, "attempt": 2, "files": [FILE]}
-    request = lpb.SignUploadsRequest(**(defaults | values))  # type: ignore[arg-type]
+    request = topics_pb2.SignUploadsRequest(**(defaults | values))  # type: ignore[arg-type]
     return await service.SignUploads(request, FakeServicerContext())  # type: ignore[arg-type]
 
 
@@ -77,9 +77,9 @@ async def test_no_producer_leads_out_of_the_uploads_of_its_topic(producer: str) 
         ({"producer": ""}, "producer's id is missing"),
         ({"producer": "p" * 128, "epoch": 2**64 - 1, "attempt": 2**32 - 1}, "up to 200 letters"),
         ({"files": [FILE] * 101}, "100 files, not 101"),
-        ({"files": [FILE, lpb.SignUploadsRequest.File(sha256=b"\0" * 32)]}, r"files\[1\] has 0 bytes"),
-        ({"files": [lpb.SignUploadsRequest.File(size=(5 << 30) + 1, sha256=b"\0" * 32)]}, r"files\[0\] has"),
-        ({"files": [lpb.SignUploadsRequest.File(size=1, sha256=b"\0" * 31)]}, "32 bytes, not 31"),
+        ({"files": [FILE, topics_pb2.SignUploadsRequest.File(sha256=b"\0" * 32)]}, r"files\[1\] has 0 bytes"),
+        ({"files": [topics_pb2.SignUploadsRequest.File(size=(5 << 30) + 1, sha256=b"\0" * 32)]}, r"files\[0\] has"),
+        ({"files": [topics_pb2.SignUploadsRequest.File(size=1, sha256=b"\0" * 31)]}, "32 bytes, not 31"),
     ],
 )
 @virtual_time

@@ -9,7 +9,7 @@ from smq_core.model.entities import Durability, Layout, Liveness, Replica
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import Successor, create
 from smq_operator.brokers.registry import GONE_RETENTION_US, REPORT_IN_FLIGHT_US, SUSPECT_AFTER_US
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import brokers_pb2
 from support.in_memory.broker_registry import AnsweringRegistry
 from support.in_memory.leader import FakePlatform
 
@@ -26,7 +26,10 @@ class Leader:
     def report(self, incarnation: str, now: int, *recovered: str) -> None:
         name = incarnation.split("-")[0]
         self.registry.report(
-            lpb.BrokerReport(broker=name, incarnation=incarnation, address=f"{incarnation}:1", recovered=recovered), now
+            brokers_pb2.BrokerReport(
+                broker=name, incarnation=incarnation, address=f"{incarnation}:1", recovered=recovered
+            ),
+            now,
         )
 
     def ends(self, incarnation: str, now: int) -> list[str]:

@@ -15,8 +15,8 @@ from smq_operator.brokers.registry import (
     BrokerRegistry,
     assigned_work,
 )
+from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1 import leader_pb2 as lpb
 from support.in_memory.broker_registry import AnsweringRegistry
 from support.in_memory.leader import FakePlatform
 
@@ -32,8 +32,8 @@ class OwnershipPlatform(FakePlatform):
         return None if broker not in self.owner else self.owner[broker] == incarnation
 
 
-def report(name: str, incarnation: str, **more: object) -> lpb.BrokerReport:
-    return lpb.BrokerReport(broker=name, incarnation=incarnation, address=f"{incarnation}:1", **more)  # type: ignore[arg-type]
+def report(name: str, incarnation: str, **more: object) -> brokers_pb2.BrokerReport:
+    return brokers_pb2.BrokerReport(broker=name, incarnation=incarnation, address=f"{incarnation}:1", **more)  # type: ignore[arg-type]
 
 
 def layout_on(*incarnations: str) -> Layout:

@@ -93,7 +93,7 @@ async def test_what_retention_and_a_trim_remove_at_the_same_time_is_counted_once
     store = open_store("memory://")
     leader, managed, topic = make(store, (0, 4, 4), lambda store: None, retention_age=5 * SECOND)
     collector = leader.garbage_collector
-    await collector.filer_clock.read()
+    await leader.parts.filer_clock.read()
     await asyncio.sleep(6)
     before = virtual_time.EPOCH + SECOND
     await asyncio.gather(collector._collect_topic(managed, topic), collector.trim(managed, topic, TrimRequest(before)))

@@ -19,7 +19,7 @@ from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.topics import adoption
 from smq_operator.reconcile.topics.adoption import adopt, record_deletion
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, brokers_pb2
 from smq_storage.catalog import layouts
 from smq_storage.catalog.deleted_topics import DeletedTopic, read_deleted_topic, write_deleted_topic
 from smq_storage.catalog.topics import read_current
@@ -31,7 +31,7 @@ from support.virtual_time import VirtualEvent, virtual_time
 from support.waiting import wait_until
 
 TOPIC = "default/t"
-DELETE = lpb.DeleteTopicRequest(topic="t")
+DELETE = admin_pb2.DeleteTopicRequest(topic="t")
 
 
 class DeletableTopic:
@@ -289,13 +289,13 @@ async def test_a_broker_stays_until_what_it_holds_of_a_deleted_topic_is_sealed(m
         holders = {m.config.incarnation for m in deletable_topic.hosted}
         for name, broker in deletable_topic.fleet.brokers.items():
             reply = await leader.call("Report", broker.report())
-            assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave == (name not in holders)
+            assert isinstance(reply, brokers_pb2.BrokerReportReply) and reply.may_leave == (name not in holders)
         for broker in deletable_topic.fleet.brokers.values():
             broker.answers = True
         await wait_until(deletable_topic.is_noted, what="it is sealed")
         for broker in deletable_topic.fleet.brokers.values():
             reply = await leader.call("Report", broker.report())
-            assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
+            assert isinstance(reply, brokers_pb2.BrokerReportReply) and reply.may_leave
 
 
 class UnreadTopic:

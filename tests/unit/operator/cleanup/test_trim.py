@@ -13,7 +13,7 @@ from smq_operator.cleanup import retention
 from smq_operator.cleanup import trim as trim_module
 from smq_operator.cleanup.retention import read_consistent
 from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
@@ -121,23 +121,27 @@ async def test_the_leader_plans_a_trim_and_refuses_the_future() -> None:
         assert managed.layout is not None
         (first,) = managed.layout.segments
         fleet.write(managed.layout.uid, first, 30)
-        await leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name]))
+        await leader.call(
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name])
+        )
         await wait_until(lambda: count_of(managed) == 30 and first.name in managed.sealed, what="the roll")
         (successor,) = managed.layout.segments
         fleet.write(managed.layout.uid, successor, 1)  # which has read the seal of its predecessor then
         await wait_until(lambda: count_of(managed) == 31, what="the report")
 
         with pytest.raises(RpcAborted, match="a time that has passed"):
-            await leader.call("TrimTopic", lpb.TrimTopicRequest(topic="t", before=virtual_time.now() + 61 * SECOND))
+            await leader.call(
+                "TrimTopic", admin_pb2.TrimTopicRequest(topic="t", before=virtual_time.now() + 61 * SECOND)
+            )
         # Only a preview: what is removed depends on the age of the chunk in the store, which has no virtual time.
-        request = lpb.TrimTopicRequest(topic="t", before=managed.sealed[first.name].sealed_at + 1, preview=True)
+        request = admin_pb2.TrimTopicRequest(topic="t", before=managed.sealed[first.name].sealed_at + 1, preview=True)
         reply = await leader.call("TrimTopic", request)
-        assert isinstance(reply, lpb.TrimTopicReply)
+        assert isinstance(reply, admin_pb2.TrimTopicReply)
         assert [(it.segment, it.messages) for it in reply.removed] == [(first.name, 30)]
         assert count_of(managed) == 31
 
         # A client whose clock is ahead says "now", and stops waiting. What the filer has lost, the leader has too.
-        request = lpb.TrimTopicRequest(topic="t", before=virtual_time.now() + SECOND)
+        request = admin_pb2.TrimTopicRequest(topic="t", before=virtual_time.now() + SECOND)
         waiting = asyncio.ensure_future(leader.call("TrimTopic", request))
         await asyncio.sleep(0)
         waiting.cancel()

@@ -10,16 +10,16 @@ import pytest
 
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import SECOND, Topic, TopicSpec
-from smq_operator.api.group_coordinator import REJOIN_TIME
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
 from smq_operator.cleanup.document_scan import UNAVAILABLE_AFTER_US, DocumentQuarantine, DocumentScan
+from smq_operator.groups.group_coordinator import REJOIN_TIME
 from smq_operator.kube.desired_topics import DesiredTopics
 from smq_operator.local.topic_manifests import TopicManifests
 from smq_operator.metrics import Metrics
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.topics.adoption import adopt
 from smq_operator.runtime.problems import LeaderProblems
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, brokers_pb2, groups_pb2
 from smq_storage.catalog import group_positions, paths
 from smq_storage.catalog.deleted_topics import DeletedTopic, list_deleted_topics, write_deleted_topic
 from smq_storage.catalog.group_positions import CommittedPositions
@@ -67,13 +67,13 @@ class TwoTopics:
 async def may_leave(leader: LeaderInMemory, broker: FakeBroker) -> bool:
     broker.draining = True
     reply = await leader.call("Report", broker.report())
-    assert isinstance(reply, lpb.BrokerReportReply)
+    assert isinstance(reply, brokers_pb2.BrokerReportReply)
     return reply.may_leave
 
 
 async def problems(leader: LeaderInMemory) -> dict[str, str]:
-    listed = await leader.call("ListTopics", lpb.ListTopicsRequest())
-    assert isinstance(listed, lpb.TopicList)
+    listed = await leader.call("ListTopics", admin_pb2.ListTopicsRequest())
+    assert isinstance(listed, admin_pb2.TopicList)
     return {problem.where: problem.message for problem in listed.problems}
 
 
@@ -233,8 +233,8 @@ async def test_a_group_whose_positions_cannot_be_read_keeps_segments_and_does_no
             "an active group that read nothing"
         )
         assert f"document {folder}/bad.json" in await problems(leader)
-        listed = await leader.call("ListGroups", lpb.ListGroupsRequest(topic="a"))
-        assert isinstance(listed, lpb.GroupList)
+        listed = await leader.call("ListGroups", groups_pb2.ListGroupsRequest(topic="a"))
+        assert isinstance(listed, groups_pb2.GroupList)
         assert [group.name for group in listed.groups] == ["bad", "good"]
 
 

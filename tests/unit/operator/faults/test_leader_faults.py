@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from smq_core.errors import SmqError
 from smq_operator.cleanup import topic_deletion
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, brokers_pb2, groups_pb2
 from smq_storage.catalog.deleted_topics import read_deleted_topic
 from smq_storage.object_store.store import Store, open_store
 from support.fault_injection.leader_faults import KINDS, Fault, FaultInjected, FaultyFleet, leader_with
@@ -119,11 +119,11 @@ class History:
         return False
 
     async def commit(self) -> bool:
-        join = lpb.JoinGroupRequest(topic="kept", group="g", member="m")
+        join = groups_pb2.JoinGroupRequest(topic="kept", group="g", member="m")
         joined = await self.leader.call("JoinGroup", join)
-        assert isinstance(joined, lpb.GroupAssignment)
+        assert isinstance(joined, groups_pb2.GroupAssignment)
         positions = dict.fromkeys(joined.positions, 0)
-        request = lpb.CommitPositionsRequest(
+        request = groups_pb2.CommitPositionsRequest(
             topic="kept",
             group="g",
             member="m",
@@ -137,12 +137,12 @@ class History:
 
     async def delete(self) -> bool:
         if DELETED in self.platform.topics:
-            await self.leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="deleted"))
+            await self.leader.call("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="deleted"))
         return DELETED not in self.platform.topics
 
     async def leave(self, broker: FakeBroker) -> bool:
         reply = await self.leader.call("Report", broker.report())
-        assert isinstance(reply, lpb.BrokerReportReply)
+        assert isinstance(reply, brokers_pb2.BrokerReportReply)
         return reply.may_leave
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smq_operator.local.watermarks import WatermarkRecorder
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
@@ -80,7 +80,9 @@ async def test_what_was_sealed_before_the_machine_ended_is_no_loss(tmp_path: Pat
     async with running_leader(first):
         segment = await machine.write(first, 5)
         await wait_until(lambda: segment in machine.recorded())
-        await first.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment]))
+        await first.call(
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment])
+        )
         await wait_until(lambda: segment in first.topics[TOPIC].sealed, "the segment is sealed with its messages")
     machine.end_brokers()
     machine.start_brokers()

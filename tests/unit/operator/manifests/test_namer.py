@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import SealedSegment
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import Store, open_store
 from smq_storage.tables.manifests import read_manifest, write_manifest
@@ -33,7 +33,7 @@ class OneTopic:
 
     async def roll(self, leader: LeaderInMemory) -> None:
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].is_stable, what="the topic is open")
-        await leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[NAME]))
+        await leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[NAME]))
 
     def uid(self, leader: LeaderInMemory) -> str:
         topic = leader.topics[TOPIC].topic
@@ -51,8 +51,8 @@ def named(leader: LeaderInMemory) -> str:
 
 
 async def problems(leader: LeaderInMemory) -> dict[str, str]:
-    listed = await leader.call("ListTopics", lpb.ListTopicsRequest())
-    assert isinstance(listed, lpb.TopicList)
+    listed = await leader.call("ListTopics", admin_pb2.ListTopicsRequest())
+    assert isinstance(listed, admin_pb2.TopicList)
     return {problem.where: problem.message for problem in listed.problems}
 
 

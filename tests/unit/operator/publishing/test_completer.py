@@ -32,7 +32,7 @@ from smq_operator.publishing.completer import PublishCompleter, _Attempt
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog import paths
 from smq_storage.catalog.atomic_publishes import change_publishes, read_publishes
 from smq_storage.catalog.layouts import put_layout, read_layout
@@ -236,7 +236,7 @@ def test_the_mark_of_a_commit_has_the_segments_that_opened_before_it(store: Stor
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-    request = lpb.AtomicPublishRequest(app="etl", owner="me", version=1, request="r")
+    request = publishes_pb2.AtomicPublishRequest(app="etl", owner="me", version=1, request="r")
     made = _Commit(request, [AtomicFile("u.parquet", "etag", 4, 100, 1, 4)], 0)
     assert _write(cast(Store, OpensMeanwhile()), topic, made, RetryPolicy()) is CommitResult.COMMITTED
     publish = app_of(store, topic).unfinished

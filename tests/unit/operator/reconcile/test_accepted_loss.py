@@ -6,7 +6,7 @@ import asyncio
 
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.sealing.seal_coordinator import SealFromFiler
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
@@ -48,12 +48,14 @@ async def test_an_accepted_loss_and_its_offsets_survive_the_leader():
             known = first.registry.get(replica.incarnation)
             assert known is not None
             known.suspected = True
-        await first.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
+        await first.call(
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name])
+        )
         await wait_until(
             lambda: managed.reconciler and managed.reconciler.blocked,
             what="nobody answers and nobody is proved gone",
         )
-        await first.call("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment=segment.name))
+        await first.call("AcceptLoss", admin_pb2.AcceptLossRequest(topic="t", segment=segment.name))
         written = layouts.read_layout(store, TOPIC, uid)
         assert written is not None and written[0].segment(segment.name).loss_accepted
         assert not sealed_index.read(store, TOPIC, uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
@@ -25,12 +25,12 @@ async def test_a_topic_is_paused_and_resumed_and_says_so() -> None:
     async with running_leader(leader):
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].layout)
         managed = leader.topics[TOPIC]
-        await leader.call("PauseScaling", lpb.PauseScalingRequest(topic="t", paused=True))
+        await leader.call("PauseScaling", admin_pb2.PauseScalingRequest(topic="t", paused=True))
         assert managed.reconciler is not None and managed.reconciler.paused
         assert _paused(leader).status == "True"
         assert "run `smq topic resume-scaling t`" in _paused(leader).message
-        listed = await leader.call("ListTopics", lpb.ListTopicsRequest())
-        assert isinstance(listed, lpb.TopicList) and listed.topics[0].paused
+        listed = await leader.call("ListTopics", admin_pb2.ListTopicsRequest())
+        assert isinstance(listed, admin_pb2.TopicList) and listed.topics[0].paused
 
         # The new minimum requires a split, which is reported and not done while autoscaling is paused.
         platform.topics[TOPIC] = replace(platform.topics[TOPIC], spec=replace(managed.desired.spec, min_segments=4))
@@ -38,7 +38,7 @@ async def test_a_topic_is_paused_and_resumed_and_says_so() -> None:
         await wait_until(lambda: "a split of t-0-16-0" in _paused(leader).message)
         assert managed.layout is not None and len(managed.layout.segments) == 1
 
-        await leader.call("PauseScaling", lpb.PauseScalingRequest(topic="t", paused=False))
+        await leader.call("PauseScaling", admin_pb2.PauseScalingRequest(topic="t", paused=False))
         await wait_until(lambda: managed.layout is not None and len(managed.layout.segments) >= 4)
         assert _paused(leader).status == "False"
         assert [d.action for d in leader.decisions.recent if d.action.endswith("-scaling")] == [
@@ -63,5 +63,5 @@ async def test_a_new_leader_begins_with_the_pause() -> None:
         assert not [d for d in leader.decisions.recent if d.action == "pause-scaling"], "nothing has changed"
 
 
-def _paused(leader: LeaderInMemory) -> lpb.Condition:
+def _paused(leader: LeaderInMemory) -> admin_pb2.Condition:
     return leader.condition(TOPIC, "AutoscalingPaused")

@@ -12,7 +12,7 @@ import pytest
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.model.lost_range import LostRange
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, topics_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
@@ -79,11 +79,11 @@ class AcceptedLoss:
         """Seals the segment without its replicas."""
         self.cut_off(leader)
         await leader.call(
-            "ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment.name])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment.name])
         )
         managed = leader.topics[TOPIC]
         await wait_until(lambda: managed.reconciler and managed.reconciler.blocked, what="nobody answers")
-        await leader.call("AcceptLoss", lpb.AcceptLossRequest(topic="t", segment=self.segment.name))
+        await leader.call("AcceptLoss", admin_pb2.AcceptLossRequest(topic="t", segment=self.segment.name))
 
     async def wait_indexed(self, leader: LeaderInMemory) -> None:
         managed = leader.topics[TOPIC]
@@ -123,7 +123,7 @@ async def test_what_was_acked_beyond_the_recorded_loss_is_recorded_once_it_is_re
         (reason,) = decisions(leader)
         assert "offsets 0 to at least 17 are lost" in reason
         assert "offsets 0 to at least 17" in leader.condition(TOPIC, "DataLoss").message
-        history: Any = await leader.call("History", lpb.HistoryRequest(topic="t"))
+        history: Any = await leader.call("History", topics_pb2.HistoryRequest(topic="t"))
         assert [(s.lost_from, s.lost_to) for s in history.segments if s.name == loss.segment.name] == [(0, 17)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.model.entities import Column, Topic, TopicSpec
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topics import read_current, read_topic
@@ -114,10 +114,10 @@ def delete_documents(it: OneTopic, uid: str, *kinds: str) -> None:
         )
 
 
-async def recover(leader: LeaderInMemory, **options: bool) -> lpb.RecoverTopicReply:
+async def recover(leader: LeaderInMemory, **options: bool) -> admin_pb2.RecoverTopicReply:
     await wait_until(lambda: leader.sync._warm_up.over and bool(leader.registry.alive(virtual_now())))
-    reply = await leader.call("RecoverTopic", lpb.RecoverTopicRequest(topic=NAME, **options))
-    assert isinstance(reply, lpb.RecoverTopicReply)
+    reply = await leader.call("RecoverTopic", admin_pb2.RecoverTopicRequest(topic=NAME, **options))
+    assert isinstance(reply, admin_pb2.RecoverTopicReply)
     return reply
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from smq_core.model.entities import SealedSegment, SealOutcome, Segment
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, count_of, running_leader
@@ -17,9 +17,9 @@ from support.virtual_time import virtual_time
 from support.waiting import wait_until
 
 
-async def listed(leader: LeaderInMemory) -> lpb.TopicList.Topic:
-    reply = await leader.call("ListTopics", lpb.ListTopicsRequest())
-    assert isinstance(reply, lpb.TopicList)
+async def listed(leader: LeaderInMemory) -> admin_pb2.TopicList.Topic:
+    reply = await leader.call("ListTopics", admin_pb2.ListTopicsRequest())
+    assert isinstance(reply, admin_pb2.TopicList)
     return reply.topics[0]
 
 
@@ -44,7 +44,9 @@ async def test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero() 
         assert (await listed(first)).ends == {left.name: 30, right.name: 4}
         _check_a_sealed_segment_in_the_layout(first.topics["default/t"], left)
 
-        await first.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[left.name]))
+        await first.call(
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[left.name])
+        )
         await wait_until(lambda: left.name in first.topics["default/t"].sealed, what="the seal")
         await wait_until(lambda: count_of(first.topics["default/t"]) == 34, what="the successor's report")
         assert left.name not in (await listed(first)).ends
@@ -76,7 +78,9 @@ async def test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messa
         assert managed.layout is not None
         (first,) = managed.layout.segments
         fleet.write(managed.layout.uid, first, 30)
-        await leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name]))
+        await leader.call(
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name])
+        )
         await wait_until(lambda: count_of(managed) == 30 and first.name in managed.sealed, what="the roll")
 
         platform.topics["default/t"] = replace(platform.topics["default/t"], uid="another")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from smq_core.model.entities import Liveness, SealedSegment, Segment
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, brokers_pb2
 from smq_storage.catalog import sealed_index
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeBroker, FakeFleet
@@ -124,8 +124,8 @@ async def test_the_cause_of_a_broker_that_was_killed_is_a_decision_and_in_the_li
         await wait_until(lambda: known.cause, what="the cause of the other one")
         ends = [d.reason for d in cluster.leader.decisions.recent if d.action == "broker ended"]
         assert ends == [f"{killed.broker}: killed by the test"], "a broker that drained was expected to end"
-        listed = await cluster.leader.call("ListBrokers", lpb.ListBrokersRequest())
-        assert isinstance(listed, lpb.BrokerList)
+        listed = await cluster.leader.call("ListBrokers", admin_pb2.ListBrokersRequest())
+        assert isinstance(listed, admin_pb2.BrokerList)
         causes = {b.incarnation: (b.ended, b.ended_at > 0) for b in listed.brokers}
         assert causes[killed.incarnation] == ("killed by the test", True)
 
@@ -189,7 +189,7 @@ async def test_a_broker_stays_until_its_recovered_journals_are_sealed():
 
         async def may_leave() -> bool:
             reply = await cluster.leader.call("Report", held.report())
-            assert isinstance(reply, lpb.BrokerReportReply)
+            assert isinstance(reply, brokers_pb2.BrokerReportReply)
             return reply.may_leave
 
         deletions = cluster.leader.topic_deletions
@@ -211,7 +211,7 @@ async def test_a_deleted_topic_is_sealed_from_the_journals():
         first.journal_damaged = True
         for broker in (first, second):
             cluster.fleet.restart(broker)
-        await cluster.leader.call("DeleteTopic", lpb.DeleteTopicRequest(topic="t"))
+        await cluster.leader.call("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="t"))
         assert not first.held or not second.held
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from smq_core.errors import StoreUnavailable
 from smq_operator.runtime.http_server import HttpServer
 from smq_operator.status.health import FILER, FILER_FAILS_AFTER_US
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import admin_pb2, brokers_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
@@ -61,8 +61,8 @@ async def test_a_leader_that_cannot_write_says_so_until_it_can() -> None:
         it.filer.full = True
         await wait_until(lambda: it.conditions()["FilerAvailable"] == ("False", "LeaderCannotWrite"))
         assert it.conditions()["Ready"] == ("True", "AcceptingMessages"), "producers do not meet it yet"
-        listed = await it.leader.call("ListTopics", lpb.ListTopicsRequest())
-        assert isinstance(listed, lpb.TopicList)
+        listed = await it.leader.call("ListTopics", admin_pb2.ListTopicsRequest())
+        assert isinstance(listed, admin_pb2.TopicList)
         assert "507" in next(problem.message for problem in listed.problems if problem.where == FILER)
         it.filer.full = False
         await wait_until(lambda: it.conditions()["FilerAvailable"] == ("True", "Writable"))
@@ -76,7 +76,7 @@ async def test_what_brokers_and_their_producers_meet_counts() -> None:
         await it.opened()
         report = it.broker.report
 
-        def failing() -> lpb.BrokerReport:
+        def failing() -> brokers_pb2.BrokerReport:
             made = report()
             made.status.filer_problem, made.status.filer_failing_seconds = "disk full", FILER_FAILS_AFTER_US / 1e6
             for segment in made.status.segments:

@@ -17,8 +17,8 @@ from smq_core.errors import SmqError
 from smq_core.model.entities import Micros, Positions
 from smq_core.reading.append_times import AppendTimes, WatermarkHistory
 from smq_core.reading.group_lag import GroupLag, SegmentGraph, SegmentLag, segment_lags, total_lag
-from smq_operator.api.group_coordinator import GroupCoordinator
-from smq_operator.api.idle_groups import GroupSnapshot
+from smq_operator.groups.group_coordinator import GroupCoordinator
+from smq_operator.groups.idle_groups import GroupSnapshot
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.clock import Clock

@@ -28,10 +28,10 @@ from smq_core.model.entities import SECOND, Micros, Positions, Topic
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT, Assignment, Group
 from smq_core.reading.segment_dag import ReadProgress, is_removed
 from smq_core.reconcile.retention import GroupProgress
-from smq_operator.api.group_losses import losses_before
-from smq_operator.api.idle_groups import GroupSnapshot, IdleGroups, next_generation
-from smq_operator.api.segment_reach import SegmentReach
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
+from smq_operator.groups.group_losses import losses_before
+from smq_operator.groups.idle_groups import GroupSnapshot, IdleGroups, next_generation
+from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic

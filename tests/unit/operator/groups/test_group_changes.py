@@ -13,9 +13,9 @@ import pytest
 from smq_core.errors import StaleGeneration
 from smq_core.model.entities import ChunkInfo, Durability, Replica
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT
-from smq_operator.api import group_coordinator, group_lags
-from smq_operator.api.segment_reach import STATUS_TIMEOUT_SECONDS, SegmentReach
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_operator.groups import group_coordinator, group_lags
+from smq_operator.groups.segment_reach import STATUS_TIMEOUT_SECONDS, SegmentReach
+from smq_proto.v1 import admin_pb2, groups_pb2
 from smq_storage.catalog import group_positions, paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
@@ -57,16 +57,16 @@ class GroupBench:
             await asyncio.sleep(seconds)
             yield
 
-    async def join(self, member: str = "a", **fields: Any) -> lpb.GroupAssignment:
+    async def join(self, member: str = "a", **fields: Any) -> groups_pb2.GroupAssignment:
         joined = await self.leader.call(
-            "JoinGroup", lpb.JoinGroupRequest(topic="t", group=GROUP, member=member, **fields)
+            "JoinGroup", groups_pb2.JoinGroupRequest(topic="t", group=GROUP, member=member, **fields)
         )
-        assert isinstance(joined, lpb.GroupAssignment)
+        assert isinstance(joined, groups_pb2.GroupAssignment)
         self.epoch = joined.epoch
         return joined
 
     async def commit(self, generation: int, offset: int, member: str = "a", epoch: str | None = None) -> None:
-        request = lpb.CommitPositionsRequest(
+        request = groups_pb2.CommitPositionsRequest(
             topic="t",
             group=GROUP,
             member=member,
@@ -77,30 +77,30 @@ class GroupBench:
         await self.leader.call("CommitPositions", request)
 
     async def leave(self, member: str = "a") -> None:
-        await self.leader.call("LeaveGroup", lpb.LeaveGroupRequest(topic="t", group=GROUP, member=member))
+        await self.leader.call("LeaveGroup", groups_pb2.LeaveGroupRequest(topic="t", group=GROUP, member=member))
 
     async def read_to(self, offset: int) -> None:
         """A member that commits this offset, and leaves."""
         await self.commit((await self.join()).generation, offset)
         await self.leave()
 
-    async def group(self) -> lpb.GroupList.Group:
-        listed = await self.leader.call("ListGroups", lpb.ListGroupsRequest(topic="t"))
-        assert isinstance(listed, lpb.GroupList)
+    async def group(self) -> groups_pb2.GroupList.Group:
+        listed = await self.leader.call("ListGroups", groups_pb2.ListGroupsRequest(topic="t"))
+        assert isinstance(listed, groups_pb2.GroupList)
         (found,) = listed.groups
         return found
 
-    async def set(self, positions: dict[str, int], **fields: Any) -> lpb.SetPositionsReply:
-        request = lpb.SetPositionsRequest(topic="t", group=GROUP, positions=positions, **fields)
+    async def set(self, positions: dict[str, int], **fields: Any) -> groups_pb2.SetPositionsReply:
+        request = groups_pb2.SetPositionsRequest(topic="t", group=GROUP, positions=positions, **fields)
         done = await self.leader.call("SetPositions", request)
-        assert isinstance(done, lpb.SetPositionsReply)
+        assert isinstance(done, groups_pb2.SetPositionsReply)
         return done
 
     async def delete(self) -> None:
-        await self.leader.call("DeleteGroup", lpb.DeleteGroupRequest(topic="t", group=GROUP))
+        await self.leader.call("DeleteGroup", groups_pb2.DeleteGroupRequest(topic="t", group=GROUP))
 
     async def roll(self) -> None:
-        request = lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment])
+        request = admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment])
         await self.leader.call("ChangeSegments", request)
         await wait_until(lambda: self.segment in self.leader.topics[TOPIC].sealed)
 
@@ -154,11 +154,11 @@ async def test_the_metrics_have_a_bounded_number_of_groups_of_a_topic():
     bench = GroupBench()
     async with bench.serving():
         for name in ("idle", "left", "read"):
-            request = lpb.JoinGroupRequest(topic="t", group=name, member="a")
+            request = groups_pb2.JoinGroupRequest(topic="t", group=name, member="a")
             await bench.leader.call("JoinGroup", request)
             await asyncio.sleep(1)
             if name != "read":
-                await bench.leader.call("LeaveGroup", lpb.LeaveGroupRequest(topic="t", group=name, member="a"))
+                await bench.leader.call("LeaveGroup", groups_pb2.LeaveGroupRequest(topic="t", group=name, member="a"))
                 await asyncio.sleep(1)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(group_lags, "MAX_REPORTED_GROUPS", 2)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from smq_core.model.entities import Replica
-from smq_operator.api.segment_reach import SegmentReach
+from smq_operator.groups.segment_reach import SegmentReach
 from smq_proto.v1 import data_pb2 as pb
 from support.virtual_time import virtual_time
 from support.waiting import wait_until

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 import structlog
+from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import InvalidRequest, SmqError
 from smq_core.model.entities import Durability, Positions, Replica, Segment
@@ -20,7 +21,6 @@ from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.v1.leader_pb2 import Empty
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 

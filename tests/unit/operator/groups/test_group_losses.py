@@ -10,7 +10,7 @@ import pytest
 
 from smq_core.errors import StaleGeneration
 from smq_core.model.lost_range import LostRange
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
@@ -83,7 +83,7 @@ async def commit(
 
 async def losses(leader: LeaderInMemory, group: str = GROUP) -> list[tuple[int, int, bool]]:
     """What a member of the group is told."""
-    reply: Any = await leader.call("GetPositions", lpb.GetPositionsRequest(topic="t", group=group))
+    reply: Any = await leader.call("GetPositions", groups_pb2.GetPositionsRequest(topic="t", group=group))
     return [(loss.start, loss.stop, loss.at_least) for loss in reply.lost_with_replicas]
 
 
@@ -193,5 +193,5 @@ async def test_a_group_whose_positions_cannot_be_read_is_listed_as_unreadable() 
         await cluster.write(leader, 1)
         cluster.store.put(paths.group(TOPIC, cluster.uid, "damaged"), b"{")
         await join(leader, "a")
-        reply: Any = await leader.call("ListGroups", lpb.ListGroupsRequest(topic="t"))
+        reply: Any = await leader.call("ListGroups", groups_pb2.ListGroupsRequest(topic="t"))
         assert [(g.name, g.unreadable) for g in reply.groups] == [("damaged", True), (GROUP, False)]

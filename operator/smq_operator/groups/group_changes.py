@@ -12,10 +12,10 @@ from smq_core.errors import Conflict, InvalidRequest
 from smq_core.model.entities import Micros, Positions, Topic
 from smq_core.reading.consumer_group import Group
 from smq_core.reading.segment_dag import ReadProgress
-from smq_operator.api.group_coordinator import GroupCoordinator
-from smq_operator.api.group_losses import losses_before
-from smq_operator.api.idle_groups import GroupSnapshot, next_generation
-from smq_operator.api.segment_reach import SegmentReach
+from smq_operator.groups.group_coordinator import GroupCoordinator
+from smq_operator.groups.group_losses import losses_before
+from smq_operator.groups.idle_groups import GroupSnapshot, next_generation
+from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import group_positions as files

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from smq_core.errors import StaleGeneration, StoreUnavailable, Unavailable
-from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import groups_pb2
 from smq_storage.catalog import group_positions
 from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.store import open_store
@@ -186,7 +186,7 @@ async def test_a_change_waits_for_the_commit_that_is_being_written():
             committed = commit(leader, generation, {segment: 0})
             await wait_until(lambda: writes.started == 1)
             await leader.groups.leave(TOPIC, GROUP, "a")
-            request = lpb.SetPositionsRequest(topic="t", group=GROUP, positions={})
+            request = groups_pb2.SetPositionsRequest(topic="t", group=GROUP, positions={})
             changed = asyncio.ensure_future(leader.call("SetPositions", request))
             await asyncio.sleep(1)
             assert not changed.done(), "the commit is in the filer before it, or never"

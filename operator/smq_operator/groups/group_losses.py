@@ -13,7 +13,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import group_positions as files
 
 if TYPE_CHECKING:
-    from smq_operator.api.group_coordinator import GroupCoordinator
+    from smq_operator.groups.group_coordinator import GroupCoordinator
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,124 @@
+"""The service that clients call to find a topic, and the brokers and files that have its messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import structlog
+from google.protobuf.empty_pb2 import Empty
+
+from smq_core.errors import NoBrokers, StoreUnavailable, Unavailable, UnknownTopic
+from smq_operator.api.errors import stream_handler, unary_handler
+from smq_operator.api.uploads import check_files, sign_files
+from smq_operator.brokers.liveness import LivenessProbes
+from smq_operator.reconcile.topic_sync import TopicSync
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.store_pool import StorePool
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import topics_pb2
+from smq_proto.wire import layout_to_pb, removed_to_pb, sealed_to_pb, topic_to_pb
+from smq_storage.object_store.store import StoreSettings
+
+log = structlog.get_logger(__name__)
+
+LOCATE_TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicService:
+    """Locate, Watch, History, ReportUnreachable, SignUploads."""
+
+    readiness: Readiness
+    topics: TopicDirectory
+    sync: TopicSync
+    liveness_probes: LivenessProbes
+    store: StorePool
+    store_settings: StoreSettings
+    _locate_cache: dict[str, tuple[object, pb.LocateReply]] = field(default_factory=dict)
+    """By topic: the last reply to Locate, and the version of the layout in it."""
+
+    @unary_handler
+    async def Locate(self, request: pb.LocateRequest) -> pb.LocateReply:
+        managed = self.topics.topic(request.topic)
+        try:
+            async with asyncio.timeout(LOCATE_TIMEOUT_SECONDS):
+                while managed.layout is None:
+                    await managed.wait_for_change()
+                    managed = self.topics.topic(request.topic)
+        except TimeoutError:
+            raise NoBrokers(
+                f"topic {managed.name} has no segments yet: {managed.problem or 'no broker is available'}"
+            ) from None
+        return self._located(managed)
+
+    @stream_handler
+    async def Watch(self, request: topics_pb2.WatchRequest) -> AsyncIterator[pb.LocateReply]:
+        managed = self.topics.topic(request.topic)
+        sent_version: object = None
+        while True:
+            if managed.deleted:
+                raise UnknownTopic(f"topic {managed.name} was deleted")
+            reconciler = managed.reconciler
+            if (
+                reconciler is not None
+                and reconciler.layout is not None
+                and sent_version != (reconciler.etag, reconciler.topic, managed.loss_version())
+            ):
+                sent_version = (reconciler.etag, reconciler.topic, managed.loss_version())
+                yield self._located(managed)
+                continue
+            await managed.wait_for_change()
+
+    def _located(self, managed: ManagedTopic) -> pb.LocateReply:
+        """One message per version of the layout, for any number of requests."""
+        assert managed.reconciler is not None and managed.reconciler.layout is not None
+        key = (managed.reconciler.etag, managed.reconciler.topic, managed.loss_version())
+        cached = self._locate_cache.get(managed.name)
+        if cached is None or cached[0] != key:
+            reply = pb.LocateReply(
+                topic=topic_to_pb(managed.reconciler.topic, managed.newest_schema),
+                layout=layout_to_pb(managed.reconciler.layout),
+                store_url=self.store_settings.url,
+                store_options=self.store_settings.to_public_options(),
+                losses=managed.loss_version(),
+            )
+            cached = self._locate_cache[managed.name] = (key, reply)
+        return cached[1]
+
+    @unary_handler
+    async def History(self, request: topics_pb2.HistoryRequest) -> topics_pb2.HistoryReply:
+        managed = await self.sync.adopted(self.topics.topic(request.topic).name)
+        try:
+            async with asyncio.timeout(LOCATE_TIMEOUT_SECONDS):
+                while not managed.index_read:
+                    await managed.wait_for_change()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the index of {managed.name} is not loaded yet; check that the filer is reachable"
+            ) from None
+        return topics_pb2.HistoryReply(
+            segments=[sealed_to_pb(entry) for entry in managed.sealed.values()],
+            removed=removed_to_pb(managed.removed_intervals, managed.removed_segments.values()),
+        )
+
+    @unary_handler
+    async def ReportUnreachable(self, hint: topics_pb2.ReportUnreachableRequest) -> Empty:
+        self.liveness_probes.report_unresponsive(hint.incarnation, by="a client")
+        return Empty()
+
+    @unary_handler
+    async def SignUploads(self, request: topics_pb2.SignUploadsRequest) -> topics_pb2.SignUploadsReply:
+        managed = self.topics.topic(request.topic)
+        topic = managed.topic
+        if topic is None:
+            raise Unavailable(f"the leader has not read {managed.name} yet: try again")
+        if managed.deleted or topic.uid != request.uid:
+            raise UnknownTopic(f"the topic {managed.name} with the uid {request.uid!r} was deleted", topic=managed.name)
+        check_files(request)
+        uploads = await self.store.run(sign_files, topic.uid, request)
+        log.debug("uploads.signed", topic=managed.name, producer=request.producer, files=len(uploads))
+        return topics_pb2.SignUploadsReply(uploads=uploads)

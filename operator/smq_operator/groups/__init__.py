@@ -1,0 +1,1 @@
+"""Consumer groups: the coordinator, changes by administrators, lags, losses, and how far segments reach."""

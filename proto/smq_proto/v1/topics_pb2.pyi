@@ -1,0 +1,96 @@
+from google.protobuf import empty_pb2 as _empty_pb2
+from smq_proto.v1 import data_pb2 as _data_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class WatchRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class HistoryRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class HistoryReply(_message.Message):
+    __slots__ = ("segments", "removed")
+    class Removed(_message.Message):
+        __slots__ = ("numbers", "segments")
+        NUMBERS_FIELD_NUMBER: _ClassVar[int]
+        SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+        numbers: _containers.RepeatedCompositeFieldContainer[HistoryReply.Range]
+        segments: _containers.RepeatedCompositeFieldContainer[_data_pb2.Segment]
+        def __init__(self, numbers: _Optional[_Iterable[_Union[HistoryReply.Range, _Mapping]]] = ..., segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ...) -> None: ...
+    class Range(_message.Message):
+        __slots__ = ("start", "stop")
+        START_FIELD_NUMBER: _ClassVar[int]
+        STOP_FIELD_NUMBER: _ClassVar[int]
+        start: int
+        stop: int
+        def __init__(self, start: _Optional[int] = ..., stop: _Optional[int] = ...) -> None: ...
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[_data_pb2.Segment]
+    removed: HistoryReply.Removed
+    def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ..., removed: _Optional[_Union[HistoryReply.Removed, _Mapping]] = ...) -> None: ...
+
+class ReportUnreachableRequest(_message.Message):
+    __slots__ = ("incarnation", "error")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    error: str
+    def __init__(self, incarnation: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
+
+class SignUploadsRequest(_message.Message):
+    __slots__ = ("topic", "uid", "producer", "epoch", "attempt", "files")
+    class File(_message.Message):
+        __slots__ = ("size", "sha256")
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        SHA256_FIELD_NUMBER: _ClassVar[int]
+        size: int
+        sha256: bytes
+        def __init__(self, size: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uid: str
+    producer: str
+    epoch: int
+    attempt: int
+    files: _containers.RepeatedCompositeFieldContainer[SignUploadsRequest.File]
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., producer: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., files: _Optional[_Iterable[_Union[SignUploadsRequest.File, _Mapping]]] = ...) -> None: ...
+
+class SignUploadsReply(_message.Message):
+    __slots__ = ("uploads",)
+    class Upload(_message.Message):
+        __slots__ = ("name", "url", "headers")
+        class HeadersEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: str
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        URL_FIELD_NUMBER: _ClassVar[int]
+        HEADERS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        url: str
+        headers: _containers.ScalarMap[str, str]
+        def __init__(self, name: _Optional[str] = ..., url: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    uploads: _containers.RepeatedCompositeFieldContainer[SignUploadsReply.Upload]
+    def __init__(self, uploads: _Optional[_Iterable[_Union[SignUploadsReply.Upload, _Mapping]]] = ...) -> None: ...
