@@ -113,7 +113,10 @@ class PinChecker:
             return
         ended = from_json(ReaderPin, value).ended
         if pin_id in self._ended and not ended:
-            self._broken(pin_id, "it lives again")
+            if pin_id in self._planned:
+                self._broken(pin_id, "it lives again")
+            # Its reader was paused while it created the pin, and creates it anew. It has planned nothing yet.
+            self._ended.discard(pin_id)
         if ended:
             self._ended.add(pin_id)
             versions = self.store.things[path].versions

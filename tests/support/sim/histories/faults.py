@@ -90,6 +90,9 @@ class FaultSchedule:
                 process.resume()
         history.journals.end()
         history.restart_all()
+        if all(broker.leaving for broker in history.brokers.values()):
+            # All got SIGTERM, and each waits until its segments have moved. Kubernetes has started other Pods by now.
+            history.start_broker("replacement", "replacement")
         self._log("faults end")
 
     # ---- kinds
