@@ -19,7 +19,7 @@ from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.cleanup.trim import TrimRequest
-from smq_operator.platform_port import Platform, manifest_of
+from smq_operator.platform_port import AppliedManifest, Platform, manifest_of
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.manual_requests import (
     LAYOUT_WRITE_TIMEOUT_SECONDS,
@@ -91,7 +91,7 @@ class AdminService:
 
     @unary_handler
     async def ApplyTopic(self, request: admin_pb2.ApplyTopicRequest) -> admin_pb2.ApplyTopicReply:
-        # A manifest may take most of a second, in which the leader has to go on.
+        # Reading or writing a manifest may take most of a second, in which the leader has to go on.
         document = await asyncio.to_thread(parse_document, request.manifest)
         desired = document.topic
         known = self.topics.get(desired.full_name)
@@ -102,13 +102,7 @@ class AdminService:
             managed = await self.sync.adopted(applied.topic)
             if managed.rejection is not None:
                 raise InvalidRequest(f"topic {applied.topic}: {managed.rejection}")
-        return admin_pb2.ApplyTopicReply(
-            topic=applied.topic,
-            result=applied.result,
-            before=to_manifest(applied.before) if applied.before is not None else "",
-            after=to_manifest(applied.after),
-            changes=_change_messages(applied.before, applied.after),
-        )
+        return await asyncio.to_thread(_applied_message, applied)
 
     @unary_handler
     async def AlterTopic(self, request: admin_pb2.AlterTopicRequest) -> admin_pb2.AlterTopicReply:
@@ -123,20 +117,12 @@ class AdminService:
             self.queue,
             preview=request.preview,
         )
-        return admin_pb2.AlterTopicReply(
-            schema=schema_to_pb(change.schema), changes=_change_messages(change.before, change.after)
-        )
+        changes = await asyncio.to_thread(_change_messages, change.before, change.after)
+        return admin_pb2.AlterTopicReply(schema=schema_to_pb(change.schema), changes=changes)
 
     @unary_handler
     async def ExportTopic(self, request: admin_pb2.ExportTopicRequest) -> admin_pb2.ExportTopicReply:
-        manifest = manifest_of(self.topics.topic(request.topic).desired)
-        return admin_pb2.ExportTopicReply(
-            manifest=to_manifest(manifest),
-            settings=[
-                admin_pb2.ExportTopicReply.Setting(field=it.field, value=it.value, is_default=it.is_default)
-                for it in settings_of(manifest.spec)
-            ],
-        )
+        return await asyncio.to_thread(_exported_message, manifest_of(self.topics.topic(request.topic).desired))
 
     @unary_handler
     async def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> Empty:
@@ -334,6 +320,26 @@ class AdminService:
                 "keeps trying; run the command again after a leader change"
             ) from None
         return Empty()
+
+
+def _applied_message(applied: AppliedManifest) -> admin_pb2.ApplyTopicReply:
+    return admin_pb2.ApplyTopicReply(
+        topic=applied.topic,
+        result=applied.result,
+        before=to_manifest(applied.before) if applied.before is not None else "",
+        after=to_manifest(applied.after),
+        changes=_change_messages(applied.before, applied.after),
+    )
+
+
+def _exported_message(manifest: TopicManifest) -> admin_pb2.ExportTopicReply:
+    return admin_pb2.ExportTopicReply(
+        manifest=to_manifest(manifest),
+        settings=[
+            admin_pb2.ExportTopicReply.Setting(field=it.field, value=it.value, is_default=it.is_default)
+            for it in settings_of(manifest.spec)
+        ],
+    )
 
 
 def _change_messages(before: TopicManifest | None, after: TopicManifest) -> list[admin_pb2.TopicChange]:

@@ -66,27 +66,17 @@ async def alter_topic(
     topic = managed.topic
     if topic is None or managed.layout is None:
         raise Unavailable(f"the leader has not read {managed.name} yet: try again")
-    patch = _parsed(settings)
     before = manifest_of(managed.desired)
     present = newest_schema(managed.layout, topic.spec.schema)
-    changes_columns = _by_name(columns) != _by_name(present.columns)
-    if changes_columns:
-        _check_columns(topic, present, columns, version)
-        ordered = evolve(present, columns, topic.spec.key)
-        if not preview and _by_name(before.spec.schema) != _by_name(present.columns):
-            raise Conflict(
-                f"another change of the columns of {managed.name} is not carried out yet, and nothing was changed; "
-                f"`smq topic describe {topic.short_name}` shows the conditions"
-            )
-        patch = {**patch, "schema": schema_fields(ordered.columns)}
-    _check_resets(patch, spec_fields(before.spec))
-    resource = to_resource(replace(before, spec=replace(before.spec, schema=present.columns)))
-    after = parse_resource({**resource, "spec": patched_spec(resource["spec"], patch)})
-    check_change(before.spec, replace(after.spec, schema=before.spec.schema))
-    new = evolve(present, after.spec.schema, topic.spec.key)
-    change = TopicChange(replace(before, spec=replace(before.spec, schema=present.columns)), after, new)
-    if preview or change.before == after:
+    # The checks of 400 columns take a good part of a second, in which the leader has to go on.
+    patch, change = await asyncio.to_thread(_planned, topic, before, present, columns, version, settings)
+    if preview or change.before == change.after:
         return change
+    if "schema" in patch and _by_name(before.spec.schema) != _by_name(present.columns):
+        raise Conflict(
+            f"another change of the columns of {managed.name} is not carried out yet, and nothing was changed; "
+            f"`smq topic describe {topic.short_name}` shows the conditions"
+        )
     await platform.change_spec(managed.name, before.spec, patch)
     adopted = await sync.adopted(managed.name)
     if adopted.rejection is not None:
@@ -96,7 +86,8 @@ async def alter_topic(
     queue.enqueue(managed)
     try:
         async with asyncio.timeout(LAYOUT_WRITE_TIMEOUT_SECONDS):
-            while newest_schema(managed.layout, topic.spec.schema).version < new.version and not managed.deleted:
+            wanted = change.schema.version
+            while newest_schema(managed.layout, topic.spec.schema).version < wanted and not managed.deleted:
                 await managed.wait_for_change()
     except TimeoutError:
         raise Unavailable(
@@ -104,6 +95,27 @@ async def alter_topic(
             "available, or the filer does not respond. The leader continues when that is resolved"
         ) from None
     return change
+
+
+def _planned(
+    topic: Topic,
+    before: TopicManifest,
+    present: TopicSchema,
+    columns: Sequence[Column],
+    version: int,
+    settings: str,
+) -> tuple[SpecPatch, TopicChange]:
+    """The patch of the topic's spec, and what it changes. Raises the errors of :func:`alter_topic`."""
+    patch = _parsed(settings)
+    if _by_name(columns) != _by_name(present.columns):
+        _check_columns(topic, present, columns, version)
+        patch = {**patch, "schema": schema_fields(evolve(present, columns, topic.spec.key).columns)}
+    _check_resets(patch, spec_fields(before.spec))
+    unchanged = replace(before, spec=replace(before.spec, schema=present.columns))
+    resource = to_resource(unchanged)
+    after = parse_resource({**resource, "spec": patched_spec(resource["spec"], patch)})
+    check_change(before.spec, replace(after.spec, schema=before.spec.schema))
+    return patch, TopicChange(unchanged, after, evolve(present, after.spec.schema, topic.spec.key))
 
 
 def _parsed(settings: str) -> SpecPatch:

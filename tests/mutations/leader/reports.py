@@ -145,6 +145,22 @@ MUTATIONS = (
         (f"{TEST_CHANGES}::test_a_change_of_a_rejected_spec_is_not_answered_as_done",),
     ),
     Mutation(
+        "plan_changes_on_the_loop",
+        "The leader goes on while it checks a manifest of a request.",
+        "operator/smq_operator/api/topic_changes.py",
+        "await asyncio.to_thread(_planned, topic, before, present, columns, version, settings)",
+        "_planned(topic, before, present, columns, version, settings)",
+        (f"{TEST_CHANGES}::test_no_request_checks_or_writes_a_manifest_on_the_loop[AlterTopic]",),
+    ),
+    Mutation(
+        "write_manifests_on_the_loop",
+        "The leader goes on while it writes a manifest for a request.",
+        "operator/smq_operator/api/admin.py",
+        "await asyncio.to_thread(_exported_message, manifest_of(self.topics.topic(request.topic).desired))",
+        "_exported_message(manifest_of(self.topics.topic(request.topic).desired))",
+        (f"{TEST_CHANGES}::test_no_request_checks_or_writes_a_manifest_on_the_loop[ExportTopic]",),
+    ),
+    Mutation(
         "publish_references_at_the_first_ack",
         "References are published when all of them are durable.",
         "operator/smq_operator/publishing/reference_stream.py",

@@ -139,8 +139,8 @@ MUTATIONS = (
         "change_columns_in_a_preview",
         "A preview changes nothing.",
         LEADER,
-        "    if preview or change.before == after:\n",
-        "    if change.before == after:\n",
+        "    if preview or change.before == change.after:\n",
+        "    if change.before == change.after:\n",
         (
             f"{TEST_LEADER}::test_a_preview_and_the_same_columns_change_nothing",
             f"{TEST_LEADER}::test_settings_change_alone_and_all_others_stay",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -15,10 +16,12 @@ from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import columns_to_pb, schema_from_pb
 from smq_storage.object_store.store import open_store
-from smq_storage.topic_manifests.fields import MAX_COLUMNS
+from smq_storage.topic_manifests import parser
+from smq_storage.topic_manifests.fields import MAX_COLUMNS, ManifestModel
 from smq_storage.topic_manifests.parser import parse_manifest
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
+from support.processes.leader import manifest
 from support.virtual_time import virtual_time
 from support.waiting import wait_until
 
@@ -180,3 +183,28 @@ async def test_a_manifest_that_leaves_a_field_out_says_that_it_is_reset() -> Non
             ("retention.age: 90d → 7d (default)", "messages older than 7d are removed")
         ]
         assert platform.topics[TOPIC].spec == kept, "a preview changes nothing"
+
+
+@pytest.mark.parametrize("method", ["ApplyTopic", "AlterTopic", "ExportTopic"])
+@virtual_time
+async def test_no_request_checks_or_writes_a_manifest_on_the_loop(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 400 columns takes most of a second, in which the leader would answer nobody."""
+    threads: list[threading.Thread] = []
+
+    def recorded(call: Callable[..., object]) -> Callable[..., object]:
+        def recording(*args: object) -> object:
+            threads.append(threading.current_thread())
+            return call(*args)
+
+        return recording
+
+    request: object = {
+        "ApplyTopic": admin_pb2.ApplyTopicRequest(manifest=manifest("t", partitions=16, replicas=3), preview=True),
+        "AlterTopic": admin_pb2.AlterTopicRequest(topic="t", settings=json.dumps({"replicas": 3}), preview=True),
+        "ExportTopic": admin_pb2.ExportTopicRequest(topic="t"),
+    }[method]
+    async with leader_of() as (leader, _):
+        monkeypatch.setattr(ManifestModel, "model_validate", recorded(ManifestModel.model_validate))
+        monkeypatch.setattr(parser, "_model", recorded(parser._model))
+        await leader.call(method, request)
+    assert threads and threading.main_thread() not in threads
