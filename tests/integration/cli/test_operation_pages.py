@@ -1,4 +1,4 @@
-"""The commands of `smq` in docs/operations.md and docs/elasticity.md run as written, on their own topics."""
+"""The commands of `smq` in docs/maintenance.md and docs/elasticity.md run as written, on their own topics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pattern_of(line: str) -> str:
 def test_the_files_of_a_topic_are_verified(dev: DevProcess, topic: str, tmp_path: Path) -> None:
     """The same problem as on the page: the file of a publish by reference is missing."""
     ((command, expected),) = [
-        block[0] for block in console_blocks("docs/operations.md") if block[0][0].startswith("smq topic verify")
+        block[0] for block in console_blocks("docs/maintenance.md") if block[0][0].startswith("smq topic verify")
     ]
     found = re.search(r"SeaweedFS +(\S+) at (\S+)", dev.output)
     assert found, dev.output

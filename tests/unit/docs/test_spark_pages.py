@@ -14,7 +14,7 @@ import yaml
 
 from support.doc_blocks import REPOSITORY, console_blocks, fenced
 
-PAGES = ("docs/spark.md", "docs/spark-pipeline.md", "docs/operations.md")
+PAGES = ("docs/spark.md", "docs/spark-pipeline.md", "docs/maintenance.md")
 NO_OPTION = "--no-option-of-any-job"
 SUBMITS = [(page, block) for page in PAGES[:2] for block in fenced(page, "bash") if block.startswith("spark-submit")]
 COMMANDS = [command for page in PAGES for block in console_blocks(page) for command, _ in block]

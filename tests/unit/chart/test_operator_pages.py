@@ -1,4 +1,4 @@
-"""The helm commands of docs/operations.md are valid for this chart, and its commands name resources that are there."""
+"""The helm commands of the pages for operators are valid for this chart, and their commands name what is there."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 from support.doc_blocks import REPOSITORY, console_blocks
 from support.kube.chart import CHART, of_kind, render
 
+PAGES = ("docs/configuration.md", "docs/maintenance.md", "docs/operations.md")
 COMMANDS = [
-    shlex.split(command, comments=True) for block in console_blocks("docs/operations.md") for command, _ in block
+    shlex.split(command, comments=True) for page in PAGES for block in console_blocks(page) for command, _ in block
 ]
 (INSTALL,) = [words for words in COMMANDS if words[:2] == ["helm", "install"]]
 UPGRADES = [words for words in COMMANDS if words[:2] == ["helm", "upgrade"]]
@@ -40,7 +41,7 @@ def test_the_commands_are_found() -> None:
     assert len(UPGRADES) == 2
 
 
-def test_every_command_is_about_the_release_of_the_page() -> None:
+def test_every_command_is_about_the_release_of_the_pages() -> None:
     about_it = [words for words in COMMANDS if words[0] == "helm" or any("/smq-" in word for word in words)]
     assert [words for words in about_it if NAMESPACE[1] not in words] == []
 
