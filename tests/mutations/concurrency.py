@@ -9,6 +9,10 @@ TEST_FETCHER = "tests/unit/client/consuming/test_fetcher.py"
 GROUPS = "operator/smq_operator/groups/group_coordinator.py"
 TEST_GROUPS = "tests/unit/operator/groups/test_group_coordinator.py"
 TEST_CHANGES = "tests/unit/operator/groups/test_group_changes.py"
+TOPIC_DELETION = "operator/smq_operator/cleanup/topic_deletion.py"
+TEST_DELETION = "tests/unit/operator/cleanup/test_topic_deletion.py"
+LIST_WATCH = "operator/smq_operator/kube/informer/list_watch.py"
+TEST_LIST_WATCH = "tests/unit/operator/kube/test_list_watch.py"
 
 MUTATIONS = (
     # ---- the leader
@@ -26,13 +30,10 @@ MUTATIONS = (
     Mutation(
         "note_a_topic_that_seems_to_live_again_as_sealed",
         "The record of a deletion says that it is sealed only when every segment is.",
-        "operator/smq_operator/cleanup/topic_deletion.py",
+        TOPIC_DELETION,
         "        if self._is_live(it.uid):\n            return\n",
         "",
-        (
-            "tests/unit/operator/cleanup/test_topic_deletion.py::"
-            "test_a_topic_that_seems_to_live_again_is_not_noted_as_sealed",
-        ),
+        (f"{TEST_DELETION}::test_a_topic_that_seems_to_live_again_is_not_noted_as_sealed",),
     ),
     Mutation(
         "change_a_group_while_its_file_is_written",
@@ -62,6 +63,78 @@ MUTATIONS = (
             "tests/unit/operator/publishing/test_completer.py::"
             "test_a_document_that_could_not_be_read_is_read_again_soon",
         ),
+    ),
+    Mutation(
+        "free_a_name_before_the_deletion_is_recorded",
+        "A name is free only after the deletion of its topic is recorded.",
+        "operator/smq_operator/reconcile/topics/adoption.py",
+        "        record_deletion(store, name, uid, retry_policy, now)\n"
+        "        try:\n"
+        '            put_current(store, name, "", current[1], retry_policy)\n',
+        "        try:\n"
+        '            put_current(store, name, "", current[1], retry_policy)\n'
+        "            record_deletion(store, name, uid, retry_policy, now)\n",
+        (f"{TEST_DELETION}::test_a_name_is_free_only_after_the_deletion_is_recorded",),
+    ),
+    Mutation(
+        "let_brokers_leave_before_the_segments_of_a_deleted_topic_are_known",
+        "No broker leaves while the leader does not know the segments of a deleted topic.",
+        TOPIC_DELETION,
+        "            if it.deletion is None:\n                return True\n",
+        "            if it.deletion is None:\n                continue\n",
+        (f"{TEST_DELETION}::test_a_broker_stays_until_the_segments_of_a_deleted_topic_are_known",),
+    ),
+    Mutation(
+        "take_a_segment_that_was_sealed_during_a_pass_for_named",
+        "A segment that is sealed during a pass over the manifests is in the next pass.",
+        "operator/smq_operator/manifests/namer.py",
+        "if manifests.complete and seen == managed.index_changes:\n            self._complete[topic.uid] = seen,",
+        "if manifests.complete:\n            self._complete[topic.uid] = managed.index_changes,",
+        (
+            "tests/unit/operator/manifests/test_namer.py::"
+            "test_a_segment_that_is_sealed_during_a_pass_gets_a_manifest_too",
+        ),
+    ),
+    Mutation(
+        "confirm_a_request_that_a_restart_dropped",
+        "A manual request that the restart of its topic dropped is an error.",
+        "operator/smq_operator/reconcile/manual_requests.py",
+        "    if managed.reconciler is not reconciler or managed.deleted:\n",
+        "    if managed.deleted:\n",
+        (
+            "tests/unit/operator/reconcile/test_effects.py::"
+            "test_a_request_that_a_restart_of_its_topic_dropped_was_not_written",
+        ),
+    ),
+    Mutation(
+        "drop_the_connection_that_has_replaced_a_broken_one",
+        "A call that fails on a former connection to a broker leaves the newer one.",
+        "operator/smq_operator/brokers/calls.py",
+        "        if self._connections.get(incarnation) is connection:\n",
+        "        if incarnation in self._connections:\n",
+        ("tests/unit/operator/brokers/test_calls.py::test_a_call_that_fails_late_leaves_the_newer_connection",),
+    ),
+    Mutation(
+        "forget_a_list_that_failed",
+        "A list of resources that failed is made again soon.",
+        LIST_WATCH,
+        "                self._pending_kinds |= due\n",
+        "",
+        (f"{TEST_LIST_WATCH}::test_a_list_that_failed_is_made_again_soon",),
+    ),
+    Mutation(
+        "miss_a_watch_that_begins_during_a_list",
+        "A watch that begins while a list is made gets another list.",
+        LIST_WATCH,
+        "            self._wakeup.clear()\n"
+        "            due, self._pending_kinds = self._pending_kinds, set()\n"
+        "            try:\n"
+        "                await self._list(due)\n",
+        "            due, self._pending_kinds = self._pending_kinds, set()\n"
+        "            try:\n"
+        "                await self._list(due)\n"
+        "                self._wakeup.clear()\n",
+        (f"{TEST_LIST_WATCH}::test_a_watch_that_begins_during_a_list_gets_another_one",),
     ),
     # ---- brokers
     Mutation(

@@ -123,10 +123,10 @@ def _may_delete(store: Store, deleted_topic: DeletedTopic, live_topics: LiveTopi
 
 
 def delete_topic(store: Store, topic: str, uid: str) -> int:
-    """Deletes everything under the uid: first messages, then metadata. Returns the number of files."""
+    """Deletes everything under the uid, and can be repeated, because the record stays. Returns the number of files."""
     folders = paths.topic_folder(topic, uid), paths.uploads_folder(uid), paths.large_values_folder(uid)
     files = [o.path for folder in folders for o in store.list(folder)]
-    for path in sorted(files, key=lambda path: (paths.first_offset(path) is None, path)):
+    for path in files:
         store.delete(path)
     return len(files)
 

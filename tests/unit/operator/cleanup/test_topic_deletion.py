@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from smq_core.errors import Conflict, StoreUnavailable
+from smq_core.model.entities import TopicSpec
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_operator.api import admin
 from smq_operator.brokers import sealing
@@ -249,6 +250,20 @@ def test_a_resource_that_vanished_without_a_leader_frees_its_name_at_once_and_a_
     assert topic_deletion._unsealed(store, set(), DocumentScan()) == [(given.name, given.uid)]
 
 
+def test_a_name_is_free_only_after_the_deletion_is_recorded():
+    """A leader that is stopped between the two would leave data that nobody seals and nobody deletes."""
+    store, retry_policy = open_store("memory://"), RetryPolicy(2.0)
+    topic = adopt(store, DesiredTopic(TOPIC, TopicSpec(), uid="u-1"), retry_policy, 0, "here").topic
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adoption, "record_deletion", raise_unavailable)
+        with pytest.raises(StoreUnavailable):
+            adoption.retire(store, TOPIC, topic.uid, retry_policy, 5)
+    current = read_current(store, TOPIC)
+    assert current is not None and current[0] == topic.uid
+    adoption.retire(store, TOPIC, topic.uid, retry_policy, 5)
+    assert read_deleted_topic(store, topic.uid) is not None
+
+
 def test_records_of_earlier_versions_are_checked_once():
     store = open_store("memory://")
     write_deleted_topic(store, DeletedTopic("default/old", "u-0", 1, False, sealed=True))
@@ -296,6 +311,25 @@ async def test_a_broker_stays_until_what_it_holds_of_a_deleted_topic_is_sealed(m
         for broker in deletable_topic.fleet.brokers.values():
             reply = await leader.call("Report", broker.report())
             assert isinstance(reply, brokers_pb2.BrokerReportReply) and reply.may_leave
+
+
+@virtual_time
+async def test_a_broker_stays_until_the_segments_of_a_deleted_topic_are_known(monkeypatch: pytest.MonkeyPatch):
+    deletable_topic = DeletableTopic()
+    leader = deletable_topic.leader()
+    async with running_leader(leader):
+        await deletable_topic.open(leader)
+        broker = deletable_topic.fleet.brokers[deletable_topic.hosted[0].config.incarnation]
+        broker.draining = True
+        await wait_until(lambda: not leader.topic_deletions.blocks_leaving("nobody"), what="the leader has warmed up")
+        with monkeypatch.context() as unread:
+            unread.setattr(topic_deletion, "_close_layout", raise_unavailable)
+            unread.setattr(admin, "SEAL_WAIT_SECONDS", 0.1)
+            with pytest.raises(RpcAborted, match="broken by the test"):
+                await leader.call("DeleteTopic", DELETE)
+            reply = await leader.call("Report", broker.report())
+            assert isinstance(reply, brokers_pb2.BrokerReportReply) and not reply.may_leave
+        await wait_until(deletable_topic.is_noted, what="it is sealed")
 
 
 class UnreadTopic:

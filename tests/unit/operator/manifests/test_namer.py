@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import SealedSegment
+from smq_operator.manifests.namer import ManifestNamer
+from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
 from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import paths, sealed_index
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
 from smq_storage.tables.manifests import read_manifest, write_manifest
+from support.data.sealed_topic import END, make_topic, sealed_entry, segment_name, write_segment
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
-from support.virtual_time import virtual_time
+from support.virtual_time import now, virtual_time
 from support.waiting import wait_until
 
 TOPIC, NAME = "default/t", "t-0-16-0"
@@ -93,3 +103,28 @@ async def test_a_later_version_that_cannot_be_read_is_a_problem_until_it_is_rest
         topic.store.put(path, data)
         await wait_until(lambda: not leader.tasks.problems.unreadable_documents(), what="the problem is resolved")
         assert where not in await problems(leader)
+
+
+@virtual_time
+async def test_a_segment_that_is_sealed_during_a_pass_gets_a_manifest_too() -> None:
+    store = open_store("memory://")
+    topic = make_topic(store, 1)
+    managed = ManagedTopic(DesiredTopic(topic.name, topic.spec), topic, index_read=True)
+    managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
+
+    class SealsMeanwhile(StorePool):
+        """Another segment is sealed during the pass that names the manifest of the first one."""
+
+        async def run(self, call: Callable[..., Any], *given: Any) -> Any:
+            found = await super().run(call, *given)
+            if found.named and len(managed.sealed) == 1:
+                write_segment(store, topic, segment_name(1))
+                sealed_index.append(store, topic.name, topic.uid, [sealed_entry(1, END)])
+                managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
+            return found
+
+    namer = ManifestNamer({topic.name: managed}, SealsMeanwhile(store, None), TaskRunner(), now, RetryPolicy())
+    running = asyncio.ensure_future(namer.run())
+    await wait_until(lambda: namer.named.total() == 2, what="both have one")
+    assert all(it.manifest for it in sealed_index.read(store, topic.name, topic.uid))
+    running.cancel()

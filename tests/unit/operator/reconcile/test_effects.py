@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -97,3 +98,17 @@ async def test_a_manual_request_that_waits_for_the_filer_says_so(monkeypatch: py
         await leader.effects.run(managed, managed.reconciler, PutLayout(known, None))
         with pytest.raises(Unavailable, match=r"the filer does not answer \(no clear answer from s3://smq"):
             await wait_until_written(managed, wanted)
+
+
+@virtual_time
+async def test_a_request_that_a_restart_of_its_topic_dropped_was_not_written() -> None:
+    async with topic_with_layout() as (leader, managed, known):
+        assert managed.reconciler is not None
+        wanted = ManualRequest("roll", (known.segments[0].name,))
+        managed.reconciler.submit_request(wanted)
+        waiting = asyncio.ensure_future(wait_until_written(managed, wanted))
+        await asyncio.sleep(0)
+        leader.sync.restart(managed, "broken by the test")
+        managed.notify_changed()
+        with pytest.raises(Unavailable, match=r"restarted this topic and dropped the roll of .* repeat the command"):
+            await waiting
