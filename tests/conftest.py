@@ -6,8 +6,10 @@ Under CI they run, and fail. The tests that take long begin first (``support.sch
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,9 @@ from hypothesis import HealthCheck, settings
 from support.scheduling import FolderScheduling, in_order
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # before gRPC is imported; the package smq says why
+
+# Before any lock is made: locks check the rules of docs/threads.md, here and in the processes that tests start.
+os.environ["SEAWEEDMQ_LOCK_CHECKS"] = str(Path(tempfile.mkdtemp(prefix="smq-locks-"), "reports"))
 
 # A slow machine fails no example, and a run repeats the one before. New examples: SMQ_NEW_EXAMPLES=1 make test-quick
 settings.register_profile(
@@ -119,6 +124,16 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     for name, count in getattr(node, "workeroutput", {}).get(OUTPUT, {}).items():
         known = node.config.stash[LEFT_OUT]
         known[name] = max(known.get(name, 0), count)
+
+
+@pytest.fixture(autouse=True)
+def lock_reports() -> Iterator[None]:
+    """Fails a test during which a thread broke a rule of docs/threads.md, also in a process that tests have started."""
+    from smq_storage.process.lock_checks import take_reports
+
+    yield
+    if reports := take_reports():
+        pytest.fail(f"rules of docs/threads.md were broken:\n{reports}", pytrace=False)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

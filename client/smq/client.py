@@ -24,6 +24,7 @@ from smq.transport.topic_names import full_topic_name
 from smq.transport.topic_views import TopicViews
 from smq.transport.upload_modes import UPLOAD_MODES, UploadMode
 from smq_core.errors import InvalidRequest
+from smq_storage.process.locks import make_lock
 
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Client:
         self._dialer = dialer
         self._settings = store
         self._key = key
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._views: TopicViews[TopicView] = TopicViews(self._open_view)
         self._filer_health = FilerHealth()
         self._store: Store | None = None

@@ -42,6 +42,7 @@ from smq.forks import track
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable
 from smq_core.reading.segment_dag import highest_number
 from smq_proto.v1 import groups_pb2
+from smq_storage.process.locks import requires_lock
 
 if TYPE_CHECKING:
     from smq.transport.topic_view import TopicSnapshot, TopicView
@@ -502,6 +503,7 @@ class Consumer:
         self._open_readable()
         return None
 
+    @requires_lock("_changed")
     def _on_segment_end(self, segment: str, end: int) -> None:
         self._reads.end(segment, end)
         self._events.ended(segment)
@@ -542,6 +544,7 @@ class Consumer:
                 self._ended.read_again(positions)
         self._open_readable()
 
+    @requires_lock("_changed")
     def _reading(self, segments: Collection[str] | None) -> set[str]:
         if segments is None:
             return set(self._reads.fetchers)
@@ -615,6 +618,7 @@ class Consumer:
     def _is_member(self) -> bool:
         return self._membership is not None and self._membership.joined
 
+    @requires_lock("_changed")
     def _own_positions(self) -> dict[str, int]:
         """How far this member has returned messages of the segments that it reads, or whose ends it has to commit."""
         own = {segment: self._reads.position(segment) for segment in self._reads.fetchers}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -42,6 +41,7 @@ from smq.producing.uploads.upload_delivery import UploadDeliveryState
 from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
 from smq.transport.schema_versions import SchemaVersions
 from smq_core.errors import InvalidRequest, PartlySent, SmqError
+from smq_storage.process.locks import make_lock
 
 if TYPE_CHECKING:
     from smq.producing.producer_runtime import ProducerRuntime
@@ -97,7 +97,7 @@ class Producer:
         if producer_id is not None:
             epoch = claim_epoch(view, producer_id, instance, epoch, CLAIM_TIMEOUT_SECONDS)
         self._view = view
-        self._encoder_lock = threading.Lock()
+        self._encoder_lock = make_lock()
         self._encoder = BatchEncoder(view.snapshot.topic, SchemaVersions(view.snapshot).newest)
         self._batch_bytes = batch_bytes
         self._timeout = timeout

@@ -14,7 +14,9 @@ from smq.batch import Batch
 from smq.closing import close_all
 from smq.consumer import Consumer
 from smq.forks import track
+from smq.lock_order import ClientLock
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, UnknownTopic
+from smq_storage.process.locks import make_rlock
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +61,7 @@ class TopicsConsumer:
     ) -> None:
         self._pattern = topics if isinstance(topics, TopicPattern) else None
         self._open_consumer = open_consumer
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(make_rlock(ClientLock.CONSUMER))
         """That of all consumers, so that one wait sees what comes for any of them."""
         self._consumers: dict[str, Consumer] = {}
         """By full name, the one whose turn it is first."""

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import os
 import shutil
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from smq_broker.journal.segment_journal import JournalMeter, SegmentJournal
 from smq_core.errors import InvalidRequest
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.process.boot import boot_id
+from smq_storage.process.locks import make_lock
 
 LOCK = "lock"
 PROCESS = "process.json"
@@ -97,7 +97,7 @@ class JournalFolder:
         self._writer = FileWriter()
         self._activity = activity
         self._lock_fd: int | None = None
-        self._writes = threading.Lock()
+        self._writes = make_lock()
         """Held while the incarnation's folder and its document are written."""
         self._begun = False
         self._is_whole = True

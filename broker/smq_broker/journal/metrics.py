@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from smq_broker.journal.disk_activity import DiskActivity
+from smq_storage.process.locks import make_lock
 
 
 class JournalMetrics(Collector):
@@ -16,7 +16,7 @@ class JournalMetrics(Collector):
 
     def __init__(self, activity: DiskActivity) -> None:
         self._activity = activity
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self.disk_bytes = 0
         self.written_bytes = 0
         self.writes = 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from smq_broker.runtime.lock_order import BrokerLock
+from smq_storage.process.locks import make_lock
 
 LIMIT_BYTES = 256 * 1024 * 1024
 # Smaller files are not worth their names.
@@ -33,7 +35,7 @@ class RecycledFiles:
         self._folder = folder
         self._on_resize = on_resize
         self._limit_bytes = limit_bytes
-        self._lock = threading.Lock()
+        self._lock = make_lock(BrokerLock.RECYCLED_FILES)
         self._files: list[tuple[Path, int]] = []
         self._bytes = 0
         self._added = 0

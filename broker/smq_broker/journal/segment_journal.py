@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -33,7 +32,9 @@ from smq_broker.journal.segment_files import (
     records_file,
     write_definition,
 )
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.process.locks import make_rlock
 
 # A file that has as many bytes of records gets no more.
 FILE_BYTES = 16 * 1024 * 1024
@@ -112,7 +113,7 @@ class SegmentJournal:
         process: ProcessJournal,
         file_bytes: int = FILE_BYTES,
     ) -> None:
-        self.lock = threading.RLock()
+        self.lock = make_rlock(BrokerLock.JOURNAL)
         self.folder = folder
         self._opened = opened
         self._meter = meter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 from smq_broker.runtime.shared_reads import SharedReads
@@ -14,6 +13,7 @@ from smq_proto.wire import layout_to_pb, topic_to_pb
 from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topics import read_current_topic, read_topic
 from smq_storage.object_store.store import Store, StoreSettings
+from smq_storage.process.locks import make_lock
 
 CACHE_TTL_SECONDS = 0.2
 
@@ -24,7 +24,7 @@ class Locator:
     def __init__(self, store: Store, settings: StoreSettings) -> None:
         self._store = store
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._cache: dict[str, tuple[float, Topic, Layout]] = {}
         self._reads: SharedReads[str, tuple[Topic, Layout]] = SharedReads()
 

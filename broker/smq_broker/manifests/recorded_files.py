@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import structlog
 
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_core.manifests.manifest_draft import ManifestDraft
 from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_storage.chunks.chain import StoredChunk
+from smq_storage.process.locks import make_lock
 from smq_storage.tables.file_statistics import manifest_file
 
 # How many files are recorded for all segments of a process together, about 600 bytes each.
@@ -22,7 +22,7 @@ class FileLimit:
 
     def __init__(self, limit: int = MAX_FILES) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self.used = 0
 
     def change(self, by: int) -> bool:
@@ -42,7 +42,7 @@ class RecordedFiles:
         self._draft = ManifestDraft(segment)
         self._key = key
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = make_lock(BrokerLock.RECORDED_FILES)
 
     def add(self, chunk: StoredChunk) -> None:
         """Takes a chunk of the chain; one that is known, or the seal chunk, changes nothing. Never raises."""

@@ -20,6 +20,7 @@ from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import Topic
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
+from smq_storage.process.locks import make_rlock
 from smq_storage.tables.manifests import write_manifest
 
 WRITE_TIMEOUT_SECONDS = 10.0
@@ -44,7 +45,7 @@ class ManifestWriter:
         self._threads = threads
         self._queue: deque[_Waiting] = deque()
         self._writing = False
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(make_rlock())
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""

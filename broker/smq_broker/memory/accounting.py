@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 from smq_broker.memory.budgets import budgets
 from smq_core.errors import Overloaded
+from smq_storage.process.locks import make_lock
 
 
 class MemoryAccounting:
@@ -13,7 +12,7 @@ class MemoryAccounting:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._primary, self._follower, self._readers = budgets(limit)
 
     def reserve(self, nbytes: int) -> bool:

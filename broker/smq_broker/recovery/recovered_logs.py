@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topics import read_topic
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
+from smq_storage.process.locks import make_lock
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 10.0
@@ -50,7 +50,7 @@ class RecoveredLogs:
     ) -> None:
         self._store = store
         self._on_change = on_change
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._held: dict[Key, _UnsealedLog] = {}
         self._sealed: dict[Key, RecoveredSegment] = {}
         """They answer repeated requests, and say what was acked beyond their end."""

@@ -6,7 +6,6 @@ readers compare it with the checksum in its row.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.object_store.store import ObjectMissing, Store
+from smq_storage.process.locks import make_lock
 from smq_storage.uploads.reference_rules import check_age, check_reference, check_upload, rejected_upload
 from smq_storage.uploads.uploaded_files import StoredUpload, read_upload_footer
 
@@ -38,7 +38,7 @@ class UploadChecker:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._footers: OrderedDict[tuple[str, str], StoredUpload] = OrderedDict()
         self._filer_time: tuple[Micros, float] | None = None
 

@@ -11,6 +11,7 @@ from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb
+from smq_storage.process.locks import requires_lock
 
 # A segment that has more bytes than these to send at once gets its own stream.
 OWN_STREAM_BYTES = 256 << 10
@@ -41,23 +42,25 @@ class LinkState:
         return self.hosted.machine.state in (ReplicaState.WAITING, ReplicaState.OPEN)
 
     @property
+    @requires_lock("hosted.lock")
     def has_large_message(self) -> bool:
-        """Whether more waits than goes out as a small message. Lock held."""
+        """Whether more waits than goes out as a small message."""
         return self.hosted.machine.has_much_to_replicate(self.incarnation, LARGE_BYTES)
 
     @property
+    @requires_lock("hosted.lock")
     def needs_own_stream(self) -> bool:
-        """Lock held."""
         return self.hosted.machine.has_much_to_replicate(self.incarnation, OWN_STREAM_BYTES)
 
     @property
+    @requires_lock("hosted.lock")
     def has_entries(self) -> bool:
-        """Lock held."""
         return self.hosted.machine.pending_replication(self.incarnation) == "entries"
 
     @property
+    @requires_lock("hosted.lock")
     def is_journal_behind(self) -> bool:
-        """Whether this link has to write entries to the journal that it has not sent itself. Lock held."""
+        """Whether this link has to write entries to the journal that it has not sent itself."""
         return self._writes_journal and is_journal_behind(self.hosted)
 
     def write_journal(self, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch | bytes) -> None:
@@ -67,8 +70,9 @@ class LinkState:
     def write_missing(self) -> None:
         write_missing(self.hosted)
 
+    @requires_lock("hosted.lock")
     def heartbeat(self) -> ReplicationMessage:
-        """A message without entries, which confirms the follower's credit. Lock held."""
+        """A message without entries, which confirms the follower's credit."""
         machine = self.hosted.machine
         return ReplicationMessage(
             0, (), machine.watermark, machine.chain_end, machine.confirmed_credit(self.incarnation)

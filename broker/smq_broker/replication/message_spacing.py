@@ -7,7 +7,8 @@ separate message.
 
 from __future__ import annotations
 
-import threading
+from smq_broker.runtime.lock_order import BrokerLock
+from smq_storage.process.locks import make_lock
 
 SPACING_PER_CLIENT_SECONDS = 0.001
 MAX_SPACING_SECONDS = 0.01
@@ -18,7 +19,7 @@ class ActiveClients:
     """Counts the clients' shared streams that brought batches in the last second. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._count = 0
 
     @property
@@ -44,7 +45,7 @@ class ClientActivity:
 
     def __init__(self, clients: ActiveClients) -> None:
         self._clients = clients
-        self._lock = threading.Lock()
+        self._lock = make_lock(BrokerLock.CLIENT_ACTIVITY)
         self._is_active = False
         self._received_at = float("-inf")
 

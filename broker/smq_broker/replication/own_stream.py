@@ -33,6 +33,7 @@ from smq_core.replica.log_entries import ReplicationMessage
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL
+from smq_storage.process.locks import requires_lock
 
 # A segment without a large message for this time goes back to the shared stream.
 QUIET_SECONDS = 10.0
@@ -133,8 +134,9 @@ class OwnReplicationStream(ReplicationStream):
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._large_at > QUIET_SECONDS
 
+    @requires_lock("_hosted.lock")
     def _may_end(self) -> bool:
-        """Whether nothing is lost if the stream ends now, because it is quiet. Lock held."""
+        """Whether nothing is lost if the stream ends now, because it is quiet."""
         return self._is_quiet() and self._sent == self._answered and not self._state.has_entries
 
     def _wake_sender(self) -> None:
@@ -165,8 +167,9 @@ class OwnReplicationStream(ReplicationStream):
                 with self._writing:
                     self._send(heartbeat)
 
+    @requires_lock("_writing")
     def _send_next(self) -> bool:
-        """Sends the next message if one is due. The caller holds ``_writing``."""
+        """Sends the next message if one is due."""
         with self._hosted.lock:
             message = self._next_message()
         if message is None:
@@ -174,8 +177,9 @@ class OwnReplicationStream(ReplicationStream):
         self._send(message)
         return True
 
+    @requires_lock("_writing")
     def _send(self, message: ReplicationMessage) -> None:
-        """Sends a message. The journal is written while the follower writes its own. The caller holds ``_writing``."""
+        """Sends a message. The journal is written while the follower writes its own."""
         writer = self._writer
         self._count_sent()
         header = encode_header(message)
@@ -188,8 +192,9 @@ class OwnReplicationStream(ReplicationStream):
         else:
             writer.write_metadata(header)
 
+    @requires_lock("_hosted.lock")
     def _next_message(self) -> ReplicationMessage | None:
-        """The next message: entries at once, a new watermark alone 20 ms after the last message. Lock held."""
+        """The next message: entries at once, a new watermark alone 20 ms after the last message."""
         machine = self._hosted.machine
         kind = machine.pending_replication(self.incarnation)
         now = time.monotonic()
@@ -208,14 +213,16 @@ class OwnReplicationStream(ReplicationStream):
             return None
         return machine.replication_for(self.incarnation, max_bytes=MAX_MESSAGE_BYTES)
 
+    @requires_lock("_hosted.lock")
     def _hold_left(self, now: float) -> float:
-        """For how many more seconds waiting entries wait for the answer to the last message. Lock held."""
+        """For how many more seconds waiting entries wait for the answer to the last message."""
         if self._sent == self._answered or self._state.has_large_message:
             return 0.0
         return self._sent_at + MAX_HOLD_SECONDS - now
 
+    @requires_lock("_hosted.lock")
     def _wait_for_message(self) -> ReplicationMessage | None:
-        """Waits until there may be something to send. Returns a heartbeat after a second without. Lock held."""
+        """Waits until there may be something to send. Returns a heartbeat after a second without."""
         if self._state.has_entries:
             left = self._hold_left(time.monotonic())
             if left > 0:

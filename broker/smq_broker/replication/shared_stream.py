@@ -32,12 +32,14 @@ from smq_broker.replication.stream import (
     ReplicationStream,
     connect,
 )
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_core.errors import SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_storage.process.locks import make_rlock, requires_lock
 
 MAX_MESSAGE_BYTES = 256 << 10
 # A message up to this size is written at once. The transport takes 64 KiB that the follower has not read.
@@ -63,7 +65,7 @@ class SharedReplicationStream(ReplicationStream):
         super().__init__(follower, follower.broker, threads, connect_flight)
         self._primary_incarnation = primary_incarnation
         self._clients = clients
-        self._wake = threading.Condition()
+        self._wake = threading.Condition(make_rlock(BrokerLock.STREAM))
         self._numbers = itertools.count(1)
         self._links: dict[int, SharedLink] = {}
         self._ready: dict[SharedLink, None] = {}
@@ -154,17 +156,19 @@ class SharedReplicationStream(ReplicationStream):
             self._closed = True
             return True
 
+    @requires_lock("_wake")
     def _was_empty_for_long(self) -> bool:
-        """The caller holds ``_wake``."""
         is_empty = not self._links and not self._retries
         return is_empty and time.monotonic() - self._empty_since >= LINGER_SECONDS
 
+    @requires_lock("_wake")
     def _all_links(self) -> list[SharedLink]:
-        """Also those that are to be opened again. The caller holds ``_wake``."""
+        """Also those that are to be opened again."""
         return [*self._links.values(), *(link for _, _, link in self._retries)]
 
+    @requires_lock("_wake")
     def _take_all_links(self) -> list[SharedLink]:
-        """Removes and returns all links. The caller holds ``_wake``."""
+        """Removes and returns all links."""
         links = self._all_links()
         self._links, self._retries, self._ready, self._progress = {}, [], {}, {}
         return links
@@ -177,8 +181,8 @@ class SharedReplicationStream(ReplicationStream):
             link.detach()
         return links
 
+    @requires_lock("_wake")
     def _attach(self, link: SharedLink) -> None:
-        """The caller holds ``_wake``."""
         number = next(self._numbers)
         link.attach(self, number)
         self._links[number] = link
@@ -241,8 +245,9 @@ class SharedReplicationStream(ReplicationStream):
                 self._wake.wait(max(0.0, self._waits_until - now))
                 self._waits_until = 0.0
 
+    @requires_lock("_writing")
     def _send_due(self) -> bool:
-        """Sends the next message if one is due. The caller holds ``_writing``."""
+        """Sends the next message if one is due."""
         now = time.monotonic()
         with self._wake:
             self._take_retries(now)
@@ -270,8 +275,9 @@ class SharedReplicationStream(ReplicationStream):
             return spaced_until
         return self._sent_at + MAX_HOLD_SECONDS
 
+    @requires_lock("_wake")
     def _wake_in_time(self) -> None:
-        """Wakes the stream's thread, unless it will look in time at what is ready. The caller holds ``_wake``."""
+        """Wakes the stream's thread, unless it will look in time at what is ready."""
         if self._waits_until > self._held_until(time.monotonic()):
             self._wake.notify()
 
@@ -283,13 +289,14 @@ class SharedReplicationStream(ReplicationStream):
                 self._progress.pop(link, None)
         return links
 
+    @requires_lock("_wake")
     def _take_retries(self, now: float) -> None:
-        """The caller holds ``_wake``."""
         while self._retries and self._retries[0][0] <= now:
             self._attach(heapq.heappop(self._retries)[2])
 
+    @requires_lock("_wake")
     def _next_due_at(self, now: float) -> float:
-        """Until when nothing is due unless somebody notifies. The caller holds ``_wake``."""
+        """Until when nothing is due unless somebody notifies."""
         if not self._answered:
             return now + HEARTBEAT_SECONDS
         due = [self._heartbeat_at]
@@ -301,6 +308,7 @@ class SharedReplicationStream(ReplicationStream):
             due.append(self._retries[0][0])
         return min(due)
 
+    @requires_lock("_writing")
     def _send(
         self,
         links: Iterable[SharedLink],
@@ -309,7 +317,7 @@ class SharedReplicationStream(ReplicationStream):
         *,
         always: bool = False,
     ) -> bool:
-        """Sends what these links have, as one message. False if that is nothing. The caller holds ``_writing``."""
+        """Sends what these links have, as one message. False if that is nothing."""
         outgoing = list(also)
         closed: list[int] = []
         missing: list[SharedLink] = []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-
 from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.shared_link import SharedLink
 from smq_broker.replication.shared_stream import SharedReplicationStream
 from smq_broker.replication.stream import ConnectFlight, connect
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.model.entities import Replica
+from smq_storage.process.locks import make_lock
 
 
 class SharedReplicationStreams:
@@ -26,7 +26,7 @@ class SharedReplicationStreams:
         self._clients = clients
         self._threads = threads
         self._connect_flight = connect_flight
-        self._lock = threading.Lock()
+        self._lock = make_lock(BrokerLock.STREAMS)
         self._streams: dict[Replica, SharedReplicationStream] = {}
 
     def add(self, link: SharedLink) -> None:

@@ -17,12 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.errors import SmqError, Unavailable
 from smq_core.model.entities import Replica
 from smq_proto.channel_options import NO_PROXY
 from smq_proto.flight import from_flight
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.process.locks import make_lock, requires_lock
 
 HEARTBEAT_SECONDS = 1.0
 # A new watermark or chain end waits this time for entries that take it along; then it is sent alone.
@@ -71,13 +73,13 @@ class ReplicationStream(ABC):
         self._subject = subject
         self._threads = threads
         self._connect_flight = connect_flight
-        self._writing = threading.Lock()
+        self._writing = make_lock(BrokerLock.WRITING)
         """Held while a message is taken and written; always taken before any other lock."""
         self._writer: Any = None
         self._write_error: BaseException | None = None
         self._stream_error: SmqError | None = None
         self._sent_at = 0.0
-        self._counting = threading.Lock()
+        self._counting = make_lock()
         """Held for a moment while a message or a reply is counted: the threads that do so see both counts."""
         self._sent = 0
         self._answered = 0
@@ -153,8 +155,9 @@ class ReplicationStream(ABC):
         if self._stream_error is not None and not (planned and isinstance(self._stream_error, StreamEnded)):
             raise self._stream_error
 
+    @requires_lock("_writing")
     def _count_sent(self) -> None:
-        """Notes that a message is being sent. The caller holds ``_writing``."""
+        """Notes that a message is being sent."""
         self._sent_at = time.monotonic()
         with self._counting:
             if self._sent == self._answered:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
+
+from smq_storage.process.locks import make_lock
 
 
 class Clock:
     """The wall clock. If that is set back, this clock continues from where it was."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._offset = time.time_ns() - time.monotonic_ns()
 
     def now(self) -> int:

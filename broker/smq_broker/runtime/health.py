@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.model.addresses import join_address, split_address
 from smq_core.model.http_hosts import is_cluster_host
 from smq_storage.process.listeners import create_listener
+from smq_storage.process.locks import make_lock
 
 # At once. Each has a thread. One more ends the oldest one, because a probe that fails ends the broker.
 MAX_REQUESTS = 32
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
         self.socket.close()
         self.socket = listener
         self._supervisor = threads
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._requests: dict[socket.socket, None] = {}
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:

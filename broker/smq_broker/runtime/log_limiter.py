@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable
+
+from smq_storage.process.locks import make_lock
 
 # Kinds that are remembered. Beyond that the oldest one is forgotten.
 MAX_KINDS = 1000
@@ -16,7 +17,7 @@ class LogLimiter:
     def __init__(self, interval_seconds: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = interval_seconds
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._kinds: dict[Hashable, tuple[float, int]] = {}
 
     def admit(self, kind: Hashable) -> int | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
+
+from smq_storage.process.locks import make_lock
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -18,7 +19,7 @@ class SharedReads(Generic[K, V]):
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._running: dict[K, Future[V]] = {}
         self._next: dict[K, Future[V]] = {}
 

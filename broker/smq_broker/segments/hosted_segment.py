@@ -15,6 +15,7 @@ from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
 from smq_broker.rows.payloads import Compactor
 from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.filer_failure import FilerFailure
 from smq_broker.segments.flush_scheduling import FlushSchedule
@@ -26,6 +27,7 @@ from smq_core.replica.recent_entries import entries_from
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing.chain_sealer import StoreReply, StoreRequest, UnsealedTail, seal
 from smq_storage.chunks.chain import ChunkChain
+from smq_storage.process.locks import make_lock, requires_lock
 
 P = ParamSpec("P")
 
@@ -133,7 +135,7 @@ class HostedSegment:
         """Why the segment continues without its journal."""
         self.is_primary = self.machine.config.is_primary
         self.stored = segment.durability is Durability.STORED
-        self.lock = threading.Lock()
+        self.lock = make_lock(BrokerLock.SEGMENT)
         self.changed = threading.Condition(self.lock)
         self.capacity_freed = threading.Condition(self.lock)
         self.fenced = threading.Event()
@@ -252,8 +254,9 @@ class HostedSegment:
         self._memory.release(self.key)
         self.files.abandon()
 
+    @requires_lock("lock")
     def reserve(self, nbytes: int) -> bool:
-        """Reserves capacity for one more batch of a producer. False if there is none. Lock held.
+        """Reserves capacity for one more batch of a producer. False if there is none.
 
         An empty tail always accepts a batch.
         """
@@ -270,6 +273,7 @@ class HostedSegment:
         self._reserved += nbytes
         return True
 
+    @requires_lock("lock")
     def _refused(self) -> None:
         now = time.monotonic()
         if self.refused_since is None or now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:
@@ -304,25 +308,29 @@ class HostedSegment:
                 self.machine.keep_recent_bytes(0)
                 self._memory.release_readers(self.key)
 
+    @requires_lock("lock")
     def links_to_send_now(self) -> list[ReplicationLink]:
-        """The links on which the caller sends what it appends, after it has released the lock. Lock held.
+        """The links on which the caller sends what it appends, after it has released the lock.
 
         This saves the links' threads from waking up for each small message. Empty if a link cannot: then they send.
         """
         self._sends_now = bool(self.links) and all(link.can_send_now() for link in self.links)
         return list(self.links) if self._sends_now else []
 
+    @requires_lock("lock")
     def adjust_credit(self, acknowledged: int) -> int:
-        """A follower's credit to announce to its primary, which keeps within ``acknowledged``. Lock held."""
+        """A follower's credit to announce to its primary, which keeps within ``acknowledged``."""
         self.credit = self._memory.adjust(self.key, self.machine.tail_bytes, acknowledged) or self.credit
         return self.credit
 
+    @requires_lock("lock")
     def primary_stream_opened(self) -> None:
-        """At a follower. Lock held."""
+        """At a follower."""
         self._primary_streams += 1
 
+    @requires_lock("lock")
     def primary_stream_closed(self) -> None:
-        """At a follower. Lock held."""
+        """At a follower."""
         self._primary_streams -= 1
         self._had_primary_stream = True
 
@@ -350,6 +358,7 @@ class HostedSegment:
         with self:
             self._pauses_checked = pauses
 
+    @requires_lock("lock")
     def _publish_changes(self) -> None:
         machine = self.machine
         if self.is_primary:
@@ -378,6 +387,7 @@ class HostedSegment:
             if not self._call(self._on_chunk_due, self):
                 self.flush_schedule.queued = False  # the flusher's next poll queues it
 
+    @requires_lock("lock")
     def _deliver_acks(self, acks: list[Ack]) -> None:
         if not acks:
             return
@@ -396,6 +406,7 @@ class HostedSegment:
         if not self._call(stream.acked, acks):
             stream.fail(Unavailable(f"this broker failed to deliver acks of {self.name}: connect again"))
 
+    @requires_lock("lock")
     def _state_changed(self) -> None:
         state = self.machine.state
         if state in (ReplicaState.FENCED, ReplicaState.SEALED):

@@ -14,6 +14,7 @@ from smq_broker.rows.payloads import rows_as_batch
 from smq_broker.rows.replication_messages import encode_header
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.replica.log_entries import ReplicationMessage
+from smq_storage.process.locks import requires_lock
 
 
 def create_journal(hosted: HostedSegment) -> None:
@@ -22,8 +23,9 @@ def create_journal(hosted: HostedSegment) -> None:
         _guard(hosted, hosted.journal.create)
 
 
+@requires_lock("lock")
 def is_journal_behind(hosted: HostedSegment) -> bool:
-    """Whether there are entries that are not in the journal yet. Lock held."""
+    """Whether there are entries that are not in the journal yet."""
     return hosted.machine.durable_end < hosted.machine.end
 
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import structlog
 
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.segments.hosted_segment import HostedSegment, segment_key
 from smq_core.errors import InvalidRequest, NotHosted, Unavailable, WrongIncarnation
 from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.process.locks import make_lock
 
 OUTCOME_RETENTION_SECONDS = 600.0
 # How long ``find`` waits for a segment to be opened: a stream may arrive before the leader's request to open.
@@ -44,7 +46,7 @@ class SegmentRegistry:
         self.draining = False
         self.released_totals = {role: ReleasedTotals() for role in ("primary", "follower")}
         self._on_drain = on_drain
-        self._lock = threading.Lock()
+        self._lock = make_lock(BrokerLock.REGISTRY)
         self._registered = threading.Condition(self._lock)
         self._hosted: dict[str, HostedSegment] = {}
         self._used_keys: set[str] = set()

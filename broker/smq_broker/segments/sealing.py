@@ -31,6 +31,7 @@ from smq_storage.catalog.layouts import read_layout
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
 from smq_storage.object_store.store import Store
+from smq_storage.process.locks import make_lock
 
 INITIAL_BACKOFF_SECONDS = 0.05
 # Well below the leader's timeout for a seal request.
@@ -66,7 +67,7 @@ class SegmentSealer:
         self._metrics = broker_metrics
         self._threads = threads
         self._manifests = manifests
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._runs: weakref.WeakKeyDictionary[HostedSegment, _SealRun] = weakref.WeakKeyDictionary()
 
     def start(self, hosted: HostedSegment, successors: Sequence[Segment] = (), reason: str = "") -> _SealRun:

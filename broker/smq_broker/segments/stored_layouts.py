@@ -6,7 +6,6 @@ changes layouts, and it does so before it sends a request. So a request that no 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from smq_broker.runtime.shared_reads import SharedReads
@@ -17,6 +16,7 @@ from smq_core.model.schema_evolution import schema_of
 from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.store import Store
+from smq_storage.process.locks import make_lock
 
 # How many are kept. A broker hosts segments of fewer topics at once, mostly.
 MAX_LAYOUTS = 256
@@ -32,7 +32,7 @@ class StoredLayouts:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._known: dict[tuple[str, str], Layout] = {}
         self._reads: SharedReads[tuple[str, str], Layout | None] = SharedReads()
 

@@ -7,7 +7,7 @@ that several readers of a client share counts for all of them, because each has 
 
 from __future__ import annotations
 
-import threading
+from smq_storage.process.locks import make_lock
 
 # Of one broker, to all of its readers together, as long as none waits longer than MAX_SPACING_SECONDS.
 FRAMES_PER_SECOND = 2000
@@ -22,7 +22,7 @@ class FrameRate:
     """Counts the readers that got messages in the last second. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._active = 0
 
     @property

@@ -24,6 +24,7 @@ from smq_broker.rows.batches import (
     size_of_names,
 )
 from smq_broker.rows.payloads import Payload, compact
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
@@ -43,6 +44,7 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb, reference_from_pb
+from smq_storage.process.locks import make_rlock, requires_lock
 
 HEARTBEAT = 1.0
 OPEN_TIMEOUT_SECONDS = 2.0
@@ -79,7 +81,7 @@ class ProducerStream:
         self._accepting_batches = accepting_batches
         self._metrics = broker_metrics
         self._threads = threads
-        self._wake = threading.Condition()
+        self._wake = threading.Condition(make_rlock(BrokerLock.STREAM))
         self._acks: list[Ack] = []
         self._rejections = 0
         self._unsent_rejections: list[pb.ProducerReply] = []
@@ -94,11 +96,13 @@ class ProducerStream:
 
     # ---- called by the segment, under its lock
 
+    @requires_lock("_hosted.lock")
     def acked(self, acks: list[Ack]) -> None:
         with self._wake:
             self._acks.extend(acks)
             self._wake.notify()
 
+    @requires_lock("_hosted.lock")
     def wake(self) -> None:
         with self._wake:
             self._wake.notify()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from smq_broker.rows.batches import Partitions
 from smq_broker.rows.payloads import Payload, PayloadSpan, compact
+from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.streams.producer_claims import check_identity
 from smq_broker.streams.producer_replies import final_reply, group_acks, opened_reply
@@ -21,6 +22,7 @@ from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
+from smq_storage.process.locks import make_lock, make_rlock, requires_lock
 
 # What may wait in all sessions of a stream. Beyond it a session ends, and its producer sends again later.
 MAX_WAITING_BYTES = 8 << 20
@@ -47,7 +49,7 @@ class WaitingBytes:
     def __init__(self, limit: int = MAX_WAITING_BYTES) -> None:
         self._limit = limit
         self._used = 0
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def reserve(self, nbytes: int) -> bool:
         with self._lock:
@@ -65,7 +67,7 @@ class SessionPort:
     """What a session needs from its stream. ``wake`` guards the replies of all sessions."""
 
     def __init__(self, accepting_batches: threading.Event, count_wait: Callable[[], None]) -> None:
-        self.wake = threading.Condition()
+        self.wake = threading.Condition(make_rlock(BrokerLock.STREAM))
         self.changed: dict[ProducerSession, None] = {}
         """Sessions that may have replies, in the order of the changes."""
         self.waiting: dict[ProducerSession, None] = {}
@@ -129,6 +131,7 @@ class ProducerSession:
 
     # ---- called by the segment, under its lock
 
+    @requires_lock("hosted.lock")
     def acked(self, acks: list[Ack]) -> None:
         with self._port.wake:
             self._acks.extend(acks)
@@ -136,6 +139,7 @@ class ProducerSession:
                 self._forget_unacked()
             self._mark_changed()
 
+    @requires_lock("hosted.lock")
     def wake(self) -> None:
         with self._port.wake:
             self._mark_urgent()
@@ -145,28 +149,29 @@ class ProducerSession:
             self._error = self._error or error
             self._mark_urgent()
 
+    @requires_lock("_port.wake")
     def _mark_changed(self) -> None:
         port = self._port
         if not port.changed or not port.unacked:
             port.wake.notify()
         port.changed[self] = None
 
+    @requires_lock("_port.wake")
     def _mark_urgent(self) -> None:
         self._forget_unacked()
         self._port.is_urgent = True
         self._port.changed[self] = None
         self._port.wake.notify()
 
+    @requires_lock("_port.wake")
     def _forget_unacked(self) -> None:
         self._port.unacked.pop(self, None)
 
     # ---- batches
 
+    @requires_lock("hosted.lock")
     def append(self, machine: SegmentReplica, batch: ReceivedBatch) -> bool:
-        """Appends a batch, or keeps it until there is capacity. True if it is in the log now, and was not before.
-
-        The caller holds the segment's lock.
-        """
+        """Appends a batch, or keeps it until there is capacity. True if it is in the log now, and was not before."""
         if self._error is not None or self.ended:
             return False
         if not self._waiting and self._may_append(machine, batch):
@@ -208,6 +213,7 @@ class ProducerSession:
         if full is not None:
             compact(full)
 
+    @requires_lock("hosted.lock")
     def _may_append(self, machine: SegmentReplica, batch: ReceivedBatch) -> bool:
         """Whether the machine may decide on the batch now. Reserves memory for it if the segment is open."""
         if machine.state is ReplicaState.WAITING:
@@ -218,6 +224,7 @@ class ProducerSession:
             return True
         return self._port.accepting_batches.is_set() and self.hosted.reserve(batch.nbytes)
 
+    @requires_lock("hosted.lock")
     def _append(self, machine: SegmentReplica, batch: ReceivedBatch) -> bool:
         incoming = IncomingBatch(
             id=BatchId(self._producer, self._epoch, batch.sequence, self._instance),
@@ -241,6 +248,7 @@ class ProducerSession:
         self.hosted.histogram.count(batch.partitions, batch.partition_min, batch.partition_max)
         return True
 
+    @requires_lock("hosted.lock")
     def _drop_waiting(self) -> None:
         self._port.waiting_bytes.release(sum(batch.nbytes for batch in self._waiting))
         self._waiting.clear()
@@ -249,8 +257,9 @@ class ProducerSession:
 
     # ---- replies
 
+    @requires_lock("_port.wake")
     def take_acks(self) -> list[Ack]:
-        """The acks since the last call. The caller holds ``wake``."""
+        """The acks since the last call."""
         acks, self._acks = self._acks, []
         return acks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -18,6 +17,7 @@ from smq_proto.flight import call
 from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.admin_pb2_grpc import AdminStub
+from smq_storage.process.locks import make_lock
 
 # The host name that clients use for the current leader; the port does not matter.
 LEADER_HOST = "leader"
@@ -47,7 +47,7 @@ class RelayTargets:
         self._list_brokers = list_brokers or list_brokers_by_address
         self._read_incarnation = read_incarnation or read_incarnation_at
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._last_listed: dict[str, tuple[Collection[str], float]] = {}
         """By address: the incarnations, and when the leader listed them last.
 

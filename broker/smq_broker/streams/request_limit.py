@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
+from smq_storage.process.locks import make_lock
 
 # The largest one opens a segment: it has the topic's columns.
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -17,7 +17,7 @@ class RequestLimit:
     """Safe from many threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self.refused_bytes = 0
         """Of all requests that were refused. Flight has received them, and the process keeps their memory."""
 

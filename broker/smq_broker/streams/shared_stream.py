@@ -36,6 +36,7 @@ from smq_core.errors import InvalidRequest, MessageTooLarge, NotHosted, SmqError
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
+from smq_storage.process.locks import requires_lock
 
 HEARTBEAT_SECONDS = 1.0
 # How soon batches that wait for capacity are tried again.
@@ -268,8 +269,9 @@ class SharedStream:
         self._activity.check(time.monotonic())
         return not ended
 
+    @requires_lock("_port.wake")
     def _hold_acks(self) -> None:
-        """Lets acks that come together share a reply. The caller holds ``wake``."""
+        """Lets acks that come together share a reply."""
         port = self._port
         until = time.monotonic() + REPLY_HOLD_SECONDS
         while port.changed and port.unacked and not (port.is_urgent or self._refused or self._ended):

@@ -18,6 +18,7 @@ from smq_core.replica.log_entries import Entry
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_to_pb, reference_to_pb
+from smq_storage.process.locks import requires_lock
 
 HEARTBEAT = 1.0
 
@@ -70,16 +71,18 @@ def _wait_for_frame(
     return entries, last
 
 
+@requires_lock("lock")
 def _read_available(hosted: HostedSegment, position: int) -> tuple[Sequence[Entry], pb.TailBatch | None]:
-    """What can be sent now: entries, the last frame, or nothing. Lock held."""
+    """What can be sent now: entries, the last frame, or nothing."""
     last = _last_frame(hosted, position)
     if last is not None:
         return (), last
     return entries_of_next_chunk(hosted.machine.readable(position, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES), None
 
 
+@requires_lock("lock")
 def _last_frame(hosted: HostedSegment, position: int) -> pb.TailBatch | None:
-    """The last frame if the segment is sealed or if the reader has to read from the filer first. Lock held."""
+    """The last frame if the segment is sealed or if the reader has to read from the filer first."""
     machine = hosted.machine
     if machine.state is ReplicaState.SEALED:
         assert machine.outcome is not None

@@ -10,6 +10,7 @@ from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.groups.group_losses import GroupLosses
 from smq.consuming.reader_losses import ReaderLosses
 from smq_proto.v1 import groups_pb2
+from smq_storage.process.locks import requires_lock
 
 
 class ConsumerLosses:
@@ -36,6 +37,7 @@ class ConsumerLosses:
         """What the group's next commit confirms: the ends of what was reported, by segment."""
         return self._group.to_confirm if self._group is not None else {}
 
+    @requires_lock("_changed")
     def confirmed(self, ends: Mapping[str, int]) -> None:
         """A commit has confirmed these."""
         if self._group is not None:
@@ -45,11 +47,13 @@ class ConsumerLosses:
         """Whether a new member still has to learn what its group has lost, which comes before the next messages."""
         return self._group is not None and self._group.delay_messages(time.monotonic())
 
+    @requires_lock("_changed")
     def record(self, segment: str, loss: FetchedLoss) -> None:
         """Records what of a loss is not recorded yet."""
         if self._reader.record(segment, loss):
             self._changed.notify_all()
 
+    @requires_lock("_changed")
     def record_of_group(self, reply: groups_pb2.GroupPositions, position: Callable[[str], int]) -> None:
         """Records what the group has lost, except what it knew at its last commit.
 
@@ -68,6 +72,7 @@ class ConsumerLosses:
         self._group.received = True
         self._changed.notify_all()
 
+    @requires_lock("_changed")
     def raise_next(self) -> None:
         """Raises the next loss that was not reported to the program. If it skips losses, all count as reported."""
         while (loss := self._reader.take()) is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import ParamSpec
 
 from smq_core.errors import SmqError
+from smq_storage.process.locks import make_lock
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class ConsumerMonitor:
         self._tasks = tuple(tasks)
         self._thread = thread
         self._closing = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._worker: threading.Thread | None = None
         """Runs the tasks that are due. Only the shared thread starts one, with the lock."""
 
@@ -134,7 +135,7 @@ class MonitorThread:
     """One thread for the monitors of a client's consumers. It runs while there are any. Safe from many threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._monitors: tuple[ConsumerMonitor, ...] = ()
         self._is_running = False
 

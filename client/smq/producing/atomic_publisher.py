@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from smq.transport.topic_view import TopicView
 from smq_core.errors import DeliveryTimeout, ProducerFenced, ReferenceRejected, Unavailable
 from smq_proto.v1 import publishes_pb2
 from smq_proto.v1.publishes_pb2_grpc import PublishesStub
+from smq_storage.process.locks import make_lock
 from smq_storage.uploads.uploaded_files import read_upload
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class AtomicPublisher:
         self._publishes = publishes
         self._owner = uuid.uuid4().hex
         """By which the leader knows this client."""
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._versions: dict[_ClaimedApp, int] = {}
         """A version of each claimed app that is published. The leader may know a later one."""
         self._own_versions: dict[_ClaimedApp, int] = {}
@@ -201,7 +201,7 @@ class AtomicPublisher:
             keyless=KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30)),
             batch_bytes=BATCH_BYTES,
             timeout=timeout,
-            lock=threading.Lock(),
+            lock=make_lock(),
             encoder=_NewestEncoder(view),
             submit=_submit_nothing,
         )

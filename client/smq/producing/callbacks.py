@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from smq_core.errors import InvalidRequest
+from smq_storage.process.locks import requires_no_lock
 
 # To be called once the lock is released.
 Callbacks = list[Callable[[], None]]
@@ -37,6 +38,11 @@ def run_callbacks(callbacks: Callbacks) -> None:
     if waiting is not None:
         waiting += callbacks
         return
+    _call_all(callbacks)
+
+
+@requires_no_lock
+def _call_all(callbacks: Callbacks) -> None:
     outer = in_callback()
     _thread.in_callback = True
     try:

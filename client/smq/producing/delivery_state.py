@@ -18,6 +18,7 @@ import numpy.typing as npt
 from smq.delivery import Delivery, Receipt, TableReceipt
 from smq.producing.callbacks import Callbacks, refuse_to_wait
 from smq_core.errors import DeliveryTimeout, SmqError
+from smq_storage.process.locks import requires_lock
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class DeliveryState:
 
     # ---- for the engine, which holds ``lock`` and calls the returned callbacks after it has released the lock
 
+    @requires_lock("lock")
     def delivered(self, rows: RowIndices, segment: str, first: int | None) -> Callbacks:
         """Marks these rows durable at consecutive offsets from ``first``, or at unknown offsets if that is None."""
         if rows is None and self._offsets is None:
@@ -95,6 +97,7 @@ class DeliveryState:
         """The offsets of these rows, if the first of them is at ``first``."""
         return np.arange(first, first + len(rows))
 
+    @requires_lock("lock")
     def failed(self, rows: RowIndices, error: BaseException) -> Callbacks:
         """Marks these rows failed, except those that are resolved already."""
         self._arrays()

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from smq.lock_order import ClientLock
 from smq.producing.batch_outcomes import BatchOutcomes
 from smq.producing.batching.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.batching.sub_batch_versions import reshaped
@@ -45,6 +46,7 @@ from smq_core.model.entities import Replica, SealOutcome, Segment
 from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
+from smq_storage.process.locks import make_lock, requires_lock
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class ProducerEngine:
         self._uid = view.snapshot.topic.uid
         self._epoch = epoch
         self._instance = instance
-        self.lock = threading.Lock()
+        self.lock = make_lock(ClientLock.ENGINE)
         self.send_queues = SendQueues(epoch)
         self.stopping = False
         self.failure: SmqError | None = None
@@ -94,7 +96,7 @@ class ProducerEngine:
         self._outcomes: dict[str, SealOutcome] = {}
         self._budget = InFlightBudget(view.name, max_in_flight, self.lock)
         self._results = BatchOutcomes(view.name, producer_id, self._budget)
-        self._routing_lock = threading.Lock()
+        self._routing_lock = make_lock(ClientLock.ROUTING)
         self._closing = threading.Event()
         self._on_resolved = on_resolved
         self._outcome_fetcher = OutcomeFetcher(
@@ -245,8 +247,9 @@ class ProducerEngine:
 
     # ---- from the segment senders
 
+    @requires_lock("lock")
     def run_stream(self, sender: SegmentSender) -> StreamRunner:
-        """Opens a stream for this sender, a shared one unless it needs its own. The caller holds the lock."""
+        """Opens a stream for this sender, a shared one unless it needs its own."""
         segment = sender.send_queue.segment
         shared = self._runtime.shared_streams
         if sender.own_stream or shared is None:
@@ -276,8 +279,9 @@ class ProducerEngine:
             self.on_end,
         )
 
+    @requires_lock("lock")
     def may_send(self, send_queue: SendQueue) -> bool:
-        """Whether the queues of all its ancestors are done. The caller holds the lock."""
+        """Whether the queues of all its ancestors are done."""
         return self.send_queues.may_send(send_queue)
 
     # ---- from the streams
@@ -390,6 +394,7 @@ class ProducerEngine:
         if gone is not None:
             self.fail(gone)
 
+    @requires_lock("lock")
     def _retarget(self, segments: Iterable[Segment]) -> None:
         """Sets where partitions should go. A segment whose queue is done is no target, even if the layout has it."""
         targets = list(segments)
@@ -400,6 +405,7 @@ class ProducerEngine:
                 fresh = fresh.with_replacement(segment, self._targets)
         self._targets = fresh
 
+    @requires_lock("lock")
     def _drop_unused(self) -> None:
         """Ends streams that were opened ahead to segments that were replaced before anything was sent to them.
 
@@ -413,6 +419,7 @@ class ProducerEngine:
                 del self._senders[name]
                 self._outcomes.pop(name, None)
 
+    @requires_lock("lock")
     def _open_ahead(self) -> None:
         """Opens streams to the successors of segments that are being written to."""
         since = time.monotonic() - OPEN_AHEAD_SECONDS
@@ -427,6 +434,7 @@ class ProducerEngine:
                     own_stream=not own.isdisjoint(segment.predecessors),
                 )
 
+    @requires_lock("lock")
     def _advance(self) -> Callbacks:
         """Moves on from every segment that is being replaced and whose outcome is known or not needed."""
         callbacks: Callbacks = []
@@ -462,6 +470,7 @@ class ProducerEngine:
         """
         return not send_queue.in_flight and send_queue.state is not SendQueueState.STREAMING
 
+    @requires_lock("lock")
     def _on_sealed(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> Callbacks:
         """Takes in the seal outcome of a segment, from its stream or from any other broker. Raises ProducerFenced."""
         name = outcome.segment
@@ -484,6 +493,7 @@ class ProducerEngine:
         self._outcome_fetcher.start()  # until a broker reports the successors too
         return self._advance()
 
+    @requires_lock("lock")
     def _switch_to_successors(self, segment: Segment, outcome: SealOutcome | None) -> Callbacks:
         """Routes this segment's partitions to their targets from now on, beginning with what its queue still holds."""
         callbacks: Callbacks = []
@@ -512,6 +522,7 @@ class ProducerEngine:
         )
         return callbacks
 
+    @requires_lock("lock")
     def _enqueue(self, segment: Segment, sub_batch: SubBatch) -> Callbacks:
         """Queues a sub-batch for the segment. It fails if it has values that the segment has no column for, and also
         if that stopped the producer before."""
@@ -537,6 +548,7 @@ class ProducerEngine:
                 self._outcome_fetcher.start()  # the stream may never deliver the outcome
         return []
 
+    @requires_lock("lock")
     def _halt(self, error: SchemaMismatch) -> Callbacks:
         """Ends the producer before anything overtakes what cannot be sent. What is in flight gets its outcome."""
         log.warning("the producer of %s stops: %s", self.view.name, error.message)
@@ -550,6 +562,7 @@ class ProducerEngine:
         self._budget.close()
         return callbacks
 
+    @requires_lock("lock")
     def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure

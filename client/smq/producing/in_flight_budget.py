@@ -8,6 +8,7 @@ from collections import deque
 
 from smq.producing.callbacks import in_callback
 from smq_core.errors import Overloaded
+from smq_storage.process.locks import requires_lock
 
 
 class InFlightBudget:
@@ -27,6 +28,7 @@ class InFlightBudget:
         """Whether another batch should wait. May be read without the lock."""
         return self.used >= self.limit or bool(self._turns)
 
+    @requires_lock("_freed")
     def wait(self, nbytes: int, timeout: float) -> None:
         """Waits until ``nbytes`` fit, or the budget is closed. Any size fits if nothing is in flight.
 
@@ -62,17 +64,20 @@ class InFlightBudget:
             return False
         return not self.used or self.used + max(nbytes, 1) <= self.limit
 
+    @requires_lock("_freed")
     def add(self, nbytes: int) -> None:
         """Counts bytes without waiting for capacity."""
         if not self._closed:
             self.used += nbytes
 
+    @requires_lock("_freed")
     def release(self, nbytes: int) -> None:
         """These bytes have got their outcome."""
         if not self._closed:
             self.used -= nbytes
             self._freed.notify_all()
 
+    @requires_lock("_freed")
     def close(self) -> None:
         """Frees everything for good, and ends every wait."""
         self._closed = True

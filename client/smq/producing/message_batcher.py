@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from time import time_ns
 
 from smq.forks import renew
+from smq.lock_order import ClientLock
 from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.batching.message_group import MessageGroup, MessageSpan
 from smq.producing.batching.partitioning import SubBatch
@@ -28,6 +28,7 @@ from smq.producing.engine import ProducerEngine
 from smq.producing.exit_flush import flush_at_exit
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import InvalidRequest
+from smq_storage.process.locks import make_lock, make_rlock, requires_lock
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +81,8 @@ class MessageBatcher:
         self._timeout = timeout
         # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
         # Callbacks wait until it is released. A signal handler of the program may flush while its thread holds it.
-        self._handover_lock = threading.RLock()
-        self._lock = threading.Lock()
+        self._handover_lock = make_rlock(ClientLock.HANDOVER)
+        self._lock = make_lock(ClientLock.BATCHER)
         self._timers = timers
         self._submits_at = float("inf")
         """When the timers will submit what is due, in monotonic seconds."""
@@ -293,6 +294,7 @@ class MessageBatcher:
 
     # ---- batches; the caller holds the lock
 
+    @requires_lock("_lock")
     def _open_batch(self, encoder: BatchEncoder, reserved: bool = False) -> BatchBuilder | None:
         """The batch that takes the next message; None while there is no capacity, and none is ``reserved``."""
         current = self._current
@@ -303,6 +305,7 @@ class MessageBatcher:
             current = self._start_batch(encoder)
         return current
 
+    @requires_lock("_lock")
     def _start_batch(self, encoder: BatchEncoder) -> BatchBuilder:
         if self.closed:
             raise InvalidRequest("the producer is closed")
@@ -316,6 +319,7 @@ class MessageBatcher:
         self._plan()
         return current
 
+    @requires_lock("_lock")
     def _close_current(self, plan: bool = True) -> None:
         """Closes the current batch to further messages. ``plan``: lets the timers submit it."""
         current, self._current = self._current, None
@@ -326,11 +330,13 @@ class MessageBatcher:
             if plan:
                 self._plan()
 
+    @requires_lock("_lock")
     def _current_due(self) -> bool:
         # Timers call a little early: what is due so soon counts as due, and no tick is taken for one to come.
         current, now = self._current, time.monotonic() + SLACK_SECONDS
         return current is not None and (self.closed or self._remaining_wait(current, now) <= 0.0)
 
+    @requires_lock("_lock")
     def _remaining_wait(self, current: BatchBuilder, now: float) -> float:
         """How many more seconds this batch should wait at that time."""
         age = now - current.created_at
@@ -345,6 +351,7 @@ class MessageBatcher:
         self._waiting_for_outcome = unacked > self._max_unacked_batches and left > 0
         return left if self._waiting_for_outcome else 0.0
 
+    @requires_lock("_lock")
     def _drop_resolved(self) -> None:
         """Drops the oldest batches that have their outcome; keeps those with errors."""
         while self._delivery_states and self._delivery_states[0].left == 0:
@@ -354,6 +361,7 @@ class MessageBatcher:
                 if len(self._failed) > MAX_FAILED_BATCHES:
                     self._forget_raised()
 
+    @requires_lock("_lock")
     def _forget_raised(self) -> None:
         """Keeps one error of all that the program has not got up to now."""
         errors = (state.first_error_that_was_not_raised() for state in self._failed)
@@ -362,8 +370,9 @@ class MessageBatcher:
 
     # ---- from the timers
 
+    @requires_lock("_lock")
     def _plan(self) -> None:
-        """Lets the timers submit what is due when it is. The caller holds the lock."""
+        """Lets the timers submit what is due when it is."""
         if self._ready:
             at = 0.0
         elif self._current is not None:
@@ -387,8 +396,9 @@ class MessageBatcher:
             with self._lock:
                 self._plan()
 
+    @requires_lock("_handover_lock")
     def _submit_ready(self, include_current: bool) -> None:
-        """Submits the batches that are ready to the engine. The caller holds ``_handover_lock``."""
+        """Submits the batches that are ready to the engine."""
         while True:
             with self._lock:
                 if not self._ready and (include_current or self._current_due()):

@@ -14,6 +14,7 @@ from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq.producing.seal_outcomes import SealOutcomeClient
 from smq.producing.streams.segment_sender import SegmentSender
 from smq_core.model.entities import SealOutcome, Segment, Topic
+from smq_storage.process.locks import requires_lock
 
 # After this long without a reply on the stream, other brokers are queried.
 OUTCOME_POLL_DELAY_SECONDS = 0.3
@@ -50,8 +51,9 @@ class OutcomeFetcher:
         self._on_outcome = on_outcome
         self._running = False
 
+    @requires_lock("_lock")
     def start(self) -> None:
-        """Queries soon, unless it does already. The caller holds the lock."""
+        """Queries soon, unless it does already."""
         if not self._running:
             self._running = True
             self._worker.add(self._query)
@@ -68,6 +70,7 @@ class OutcomeFetcher:
                 self._on_outcome(*found)
         return True
 
+    @requires_lock("_lock")
     def _missing_outcomes(self) -> list[tuple[str, list[str]]] | None:
         """The segments whose outcomes to fetch now, with addresses to query; None if no more will be needed."""
         now = time.monotonic()

@@ -15,6 +15,7 @@ from smq.producing.runtime.timers import Timers
 from smq.producing.streams.segment_sender import SegmentSender
 from smq_core.errors import DeliveryTimeout, SmqError
 from smq_core.producing.send_queue import SendQueue
+from smq_storage.process.locks import requires_lock
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +54,9 @@ class ProducerMonitor:
         self._on_check = on_check
         self._planned = False
 
+    @requires_lock("_lock")
     def start(self) -> None:
-        """There is something to check, or will be soon. The caller holds the lock."""
+        """There is something to check, or will be soon."""
         if not self._planned:
             self._planned = True
             own_streams = any(sender.own_stream for sender in self._senders.values())
@@ -79,10 +81,11 @@ class ProducerMonitor:
             stream.abort()
         run_callbacks(callbacks)
 
+    @requires_lock("_lock")
     def expire(self, now: float) -> Callbacks:
         """Fails sub-batches that are too old. Unsent ones are dropped; others stay until their outcome is known.
 
-        ``now`` is in monotonic seconds. The caller holds the lock.
+        ``now`` is in monotonic seconds.
         """
         callbacks: Callbacks = []
         dropped = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +17,7 @@ from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
+from smq_storage.process.locks import make_lock
 
 if TYPE_CHECKING:
     import pyarrow.flight as fl
@@ -42,7 +42,7 @@ class BrokerReports:
 
     def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._clients: dict[str, fl.FlightClient] = {}
         self._executor: ThreadPoolExecutor | None = None
 

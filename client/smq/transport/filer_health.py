@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 from smq_core.errors import StoreUnavailable
+from smq_storage.process.locks import make_lock
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class FilerHealth:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._failing_since: float | None = None
         self._last_failure_at = 0.0
         self._next_warning_at = 0.0

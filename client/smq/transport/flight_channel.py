@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 import time
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq.lock_order import ClientLock
 from smq.transport import sockets
 from smq.transport.dialer import Dialer
 from smq_core.errors import Unreachable
 from smq_proto.flight import from_flight
+from smq_storage.process.locks import make_lock
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 
@@ -35,7 +36,7 @@ class _ConnectQueue:
     """Those who connect to one address, one after the other."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock(ClientLock.CONNECT_QUEUE)
         self._connected_at = float("-inf")
 
     def enter(self) -> bool:
@@ -55,7 +56,7 @@ class _ConnectQueue:
 
 
 _queues: dict[str, _ConnectQueue] = {}
-_queues_guard = threading.Lock()
+_queues_guard = make_lock()
 
 
 class FlightChannel:
@@ -65,7 +66,7 @@ class FlightChannel:
         self.address = address
         self.client = client
         self._sockets = own_sockets
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     @staticmethod
     def open(address: str, dialer: Dialer) -> FlightChannel:

@@ -19,6 +19,7 @@ from smq_proto.v1.admin_pb2_grpc import AdminStub
 from smq_proto.v1.groups_pb2_grpc import GroupsStub
 from smq_proto.v1.publishes_pb2_grpc import PublishesStub
 from smq_proto.v1.topics_pb2_grpc import TopicsStub
+from smq_storage.process.locks import make_lock
 
 ERROR_TRAILER = "smq-error-bin"
 RETRY_INTERVAL_SECONDS = 0.1
@@ -68,7 +69,7 @@ class LeaderClient:
         self.timeout = timeout
         self.on_wait = on_wait
         self._dialer = dialer
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._current = self._addresses[0] if self._addresses else ""
         self._closed = False

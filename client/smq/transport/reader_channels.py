@@ -6,13 +6,14 @@ consumers that began at once with their own connections kept two cores busy for 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
+from smq.lock_order import ClientLock
 from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import SmqError
+from smq_storage.process.locks import make_lock
 
 # The time after which a connection is cut if a reader gets no answer and no other one gets a frame.
 UNRESPONSIVE_AFTER_SECONDS = 2.0
@@ -26,7 +27,7 @@ class SharedChannel:
         self.readers = 0
         self.is_broken = False
         """Whoever comes next gets another connection."""
-        self._connecting = threading.Lock()
+        self._connecting = make_lock(ClientLock.CONNECTING)
         self._channel: FlightChannel | None = None
         self._failure: SmqError | None = None
         self._frame_at = time.monotonic()
@@ -71,7 +72,7 @@ class ReaderChannels:
     ) -> None:
         self._dialer = dialer
         self._open_channel = open_channel
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._channels: dict[str, SharedChannel] = {}
 
     def acquire(self, address: str) -> SharedChannel:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import IO
 
+from smq.lock_order import ClientLock
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import REPORT_WAIT_AFTER_SECONDS, LayoutWatch, LeaderClient, describe_wait
@@ -29,6 +30,7 @@ from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topi
 from smq_storage.catalog import layouts, sealed_index, topics
 from smq_storage.object_store.presigned_urls import SigningKey
 from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
+from smq_storage.process.locks import make_rlock
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class TopicView:
         self._settings = settings
         self._key = key
         self._store: Store | None = None
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(make_rlock(ClientLock.VIEW))
         self._snapshot: TopicSnapshot | None = None
         self._failure: SmqError | None = None
         self._failing_since = 0.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
+from smq.lock_order import ClientLock
 from smq_core.errors import InvalidRequest, UnknownTopic
+from smq_storage.process.locks import make_lock
 
 # A call for one of these topics need not locate it again. Few programs call for more topics in turn.
 MAX_IDLE_VIEWS = 8
@@ -36,7 +37,7 @@ class TopicViews(Generic[V]):
 
     def __init__(self, open_view: Callable[[str], V]) -> None:
         self._open_view = open_view
-        self._lock = threading.Lock()
+        self._lock = make_lock(ClientLock.VIEWS)
         self._views: dict[str, V] = {}
         """The one that was leased last is the last one."""
         self._leases: Counter[str] = Counter()

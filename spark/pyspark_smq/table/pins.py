@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from smq_core.errors import PinExpired, SmqError
+from smq_storage.process.locks import make_lock
 from smq_storage.tables.pinned_reads import PinnedRead
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class PinKeeper:
     def __init__(self, clock: Callable[[], float] = time.monotonic, check_seconds: float = CHECK_SECONDS) -> None:
         self._clock = clock
         self._check_seconds = check_seconds
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._pins: dict[str, KeptPin] = {}
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()

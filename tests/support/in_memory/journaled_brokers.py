@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from smq_broker.rows.payloads import Payload
@@ -87,7 +88,9 @@ class JournaledBrokers:
             with ExitStack() as unchanged:
                 for hosted in broker.registry.all():
                     if hosted.journal is not None:
-                        unchanged.enter_context(hosted.journal.lock)
+                        lock = hosted.journal.lock
+                        eventually(partial(lock.acquire, blocking=False), "nobody writes to the journal")
+                        unchanged.callback(lock.release)
                 shutil.copytree(formers[name], self.journal(name))
         for broker in killed.values():
             for hosted in broker.registry.all():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from smq.cli.connection.session import CommandFailed, leader_timeout, print_error, print_wait
 from smq_core.errors import SmqError, StoreDenied, StoreUnavailable, Unavailable
+from smq_storage.process.locks import make_lock
 
 if TYPE_CHECKING:
     from smq import Client
@@ -65,7 +66,7 @@ class FilerWatch:
         self._timeout = leader_timeout() if timeout is None else timeout
         self._end = end or end_process
         self._done = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def __enter__(self) -> FilerWatch:
         threading.Thread(target=self._run, name="smq-filer-watch", daemon=True).start()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pyarrow as pa
 
+from smq.lock_order import ClientLock
 from smq.transport.topic_view import TopicView
 from smq_storage.object_store.store import Store
+from smq_storage.process.locks import make_lock
 from smq_storage.uploads.large_values import LargeValue, read_large_value, with_large_value
 
 
@@ -16,7 +16,7 @@ class LargeValueReader:
 
     def __init__(self, view: TopicView) -> None:
         self._view = view
-        self._lock = threading.Lock()
+        self._lock = make_lock(ClientLock.UPLOADS)
         self._store: Store | None = None
 
     def read(self, large: LargeValue, segment: str, offset: int) -> bytes:

@@ -9,7 +9,9 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from smq.lock_order import ClientLock
 from smq_core.errors import SmqError
+from smq_storage.process.locks import make_rlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class PrefetchBuffer(Generic[R]):
         self._queues: dict[R, deque[FetchedItem]] = {}
         self._ready: deque[R] = deque()
         self._paused: set[R] = set()
-        self.changed = changed or threading.Condition()
+        self.changed = changed or threading.Condition(make_rlock(ClientLock.CONSUMER))
 
     def open(self, reader: R) -> None:
         with self.changed:

@@ -11,7 +11,9 @@ import logging
 import threading
 from collections.abc import Callable
 
+from smq.lock_order import ClientLock
 from smq.reading.tail_stream import TailFrame
+from smq_storage.process.locks import make_lock
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +25,7 @@ class SharedTails:
     """The tails that readers of one client publish. Safe from many threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock(ClientLock.CONSUMER_TAILS)
         self._published: dict[TailKey, PublishedTail] = {}
 
     def publish(self, key: TailKey, position: int) -> PublishedTail | None:
@@ -59,7 +61,7 @@ class PublishedTail:
     def __init__(self, tails: SharedTails, key: TailKey, position: int) -> None:
         self.key = key
         self._tails = tails
-        self._lock = threading.Lock()
+        self._lock = make_lock(ClientLock.PUBLISHED_TAIL)
         self._position = position
         self._has_caught_up = False
         self._ended = False
@@ -102,7 +104,7 @@ class TailSubscription:
 
     def __init__(self, receive: Callable[[TailFrame], bool]) -> None:
         self._receive = receive
-        self._delivering = threading.Lock()
+        self._delivering = make_lock(ClientLock.DELIVERING)
         self._ended = threading.Event()
 
     def wait(self) -> None:

@@ -13,9 +13,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from smq.lock_order import ClientLock
 from smq_core.errors import InvalidRequest, SmqError, StaleGeneration, Unavailable
 from smq_proto.v1 import groups_pb2
 from smq_proto.v1.groups_pb2_grpc import GroupsStub
+from smq_storage.process.locks import make_lock
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +62,9 @@ class GroupMembership:
         self._start = start
         self._on_assignment = on_assignment
         self._awaited_commits = awaited_commits
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         # Held from the request to the end of its assignment, so that assignments are applied in their order.
-        self._joining = threading.Lock()
+        self._joining = make_lock(ClientLock.JOINING)
         self._member = f"member-{uuid.uuid4().hex[:12]}"
         self._generation = 0
         self._epoch = ""

@@ -7,6 +7,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from smq_storage.process.locks import make_lock
+
 log = logging.getLogger(__name__)
 
 
@@ -16,7 +18,7 @@ class BackgroundWorker:
     def __init__(self, name: str) -> None:
         self._name = name
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._thread: threading.Thread | None = None
         self._closed = False
 

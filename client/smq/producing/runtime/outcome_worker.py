@@ -6,7 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
+from smq.lock_order import ClientLock
 from smq.producing.seal_outcomes import SealOutcomeClient
+from smq_storage.process.locks import make_rlock
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +23,7 @@ class OutcomeWorker:
 
     def __init__(self, make_client: Callable[[], SealOutcomeClient]) -> None:
         self._make_client = make_client
-        self._wake = threading.Condition()
+        self._wake = threading.Condition(make_rlock(ClientLock.OUTCOMES))
         self._queries: list[Query] = []
         self._thread: threading.Thread | None = None
         self._closed = False

@@ -11,6 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from smq.lock_order import ClientLock
+from smq_storage.process.locks import make_rlock, requires_lock
+
 log = logging.getLogger(__name__)
 
 # What is due so soon is called together, because each wake-up of the thread costs as much as several calls.
@@ -22,7 +25,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._phase = random.random()
-        self._lock = threading.RLock()  # a signal handler of the program may call into the client
+        self._lock = make_rlock(ClientLock.TIMERS)  # a signal handler of the program may call into the client
         self._wake = threading.Lock()
         """Released when the thread should look again. To wait for a condition takes several times as long."""
         self._wake.acquire()
@@ -105,8 +108,8 @@ class Timers:
             except Exception:
                 log.exception("a timer's call failed")
 
+    @requires_lock("_lock")
     def _wake_thread(self) -> None:
-        """The caller holds the lock."""
         if self._wake.locked():
             self._wake.release()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Protocol
 
 from smq.producing.runtime.background import BackgroundWorker
+from smq_storage.process.locks import make_lock
 
 REPORT_INTERVAL_SECONDS = 0.5
 
@@ -22,7 +22,7 @@ class UnreachableReports:
 
     def __init__(self) -> None:
         self._worker = BackgroundWorker("smq-unreachable-reports")
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._reported_at: dict[str, float] = {}
 
     def report(self, view: LeaderReports, incarnation: str, what: str) -> None:

@@ -21,6 +21,7 @@ from smq.transport.backoff import Backoff
 from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, Overloaded, ProducerFenced, SmqError
 from smq_core.model.entities import Replica, Segment
 from smq_core.producing.send_queue import SendQueue, SendQueueState, SentSubBatch
+from smq_storage.process.locks import requires_lock
 
 log = logging.getLogger(__name__)
 
@@ -120,8 +121,9 @@ class SegmentSender:
         self._retry_planned = False
         self.notify()
 
+    @requires_lock("_producer.lock")
     def notify(self) -> None:
-        """Something has changed that may allow to send, or to open a stream. The caller holds the lock."""
+        """Something has changed that may allow to send, or to open a stream."""
         if self._runner is not None:
             self._runner.notify()
             return
@@ -146,11 +148,13 @@ class SegmentSender:
             self._retry_planned = False
             self.notify()
 
+    @requires_lock("_producer.lock")
     def _has_work(self) -> bool:
         if self._producer.stopping or self.send_queue.state is SendQueueState.DONE:
             return False
         return self.replaced_at is None and (self._open_ahead or not self.send_queue.idle)
 
+    @requires_lock("_producer.lock")
     def _open(self) -> None:
         shared = self._producer.shares_streams
         if not shared or not self.send_queue.idle:
@@ -169,8 +173,9 @@ class SegmentSender:
 
     # ---- for the stream
 
+    @requires_lock("_producer.lock")
     def next_batch(self, stream: ProducerStream) -> SentSubBatch | NoBatch:
-        """What to send on this stream now. The caller holds the lock."""
+        """What to send on this stream now."""
         if self.stream is not stream:
             return NoBatch.REFUSED
         if self._producer.stopping or self.send_queue.state is SendQueueState.DONE:
@@ -224,11 +229,13 @@ class SegmentSender:
         is_uploaded = sub_batch.large_value is None or sub_batch.large_value.uploaded
         return is_uploaded and fits(sub_batch, self.send_queue.segment)
 
+    @requires_lock("_producer.lock")
     def opened(self) -> None:
         """Resets the backoff if no stream has failed since the last ack: this one may fail in the same way."""
         if self.last_failure is None:
             self._backoff.reset()
 
+    @requires_lock("_producer.lock")
     def acked(self, now: float) -> None:
         """The stream works. ``now`` is in monotonic seconds."""
         self.acked_at = now

@@ -12,6 +12,7 @@ from smq_core.errors import SmqError
 from smq_core.model.entities import Segment
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.process.locks import requires_lock, requires_no_lock
 
 # How many batches of one session go into a message, so that each session gets its turn.
 MAX_BATCHES_PER_MESSAGE = 16
@@ -55,6 +56,7 @@ class SharedSession:
     def stream(self) -> ProducerStream:
         return self
 
+    @requires_lock("_owner.lock")
     def notify(self) -> None:
         self._mark_ready(self)
 
@@ -88,6 +90,7 @@ class SharedSession:
     def deliver(self, reply: pb.ProducerReply) -> None:
         self._owner.on_reply(self, reply)
 
+    @requires_no_lock
     def finish(self, failure: SmqError | None, *, as_planned: bool) -> None:
         """The session has ended, by its last reply, or with the stream."""
         self._owner.on_end(self)

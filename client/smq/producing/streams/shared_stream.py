@@ -18,6 +18,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq.lock_order import ClientLock
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import RowBatch, encode_together
 from smq.producing.batching.small_batch import add_small_batch
@@ -33,6 +34,7 @@ from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.flight import flight_errors, from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_storage.process.locks import make_lock, make_rlock, requires_lock, requires_no_lock
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +73,11 @@ class SharedStream:
         self._dialer = dialer
         self._timers = timers
         self._on_ended = on_ended
-        self._writing = threading.Lock()
+        self._writing = make_lock(ClientLock.WRITING)
         """Held while a message is put together and written; always taken before any other lock."""
         self._writer: fl.FlightStreamWriter | None = None
-        self._lock = threading.RLock()  # for ``with``, which runs Python code if it gets the condition itself
+        self._lock = make_rlock(ClientLock.STREAM)
+        """For ``with``, which runs Python code if it gets the condition itself."""
         self._wake = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
         self._sessions: dict[int, SharedSession] = {}
@@ -143,8 +146,8 @@ class SharedStream:
             elif len(self._ready) == 1 and not self._timers.call_after(self._send_now):
                 self._wake.notify()
 
+    @requires_lock("_lock")
     def _plan_end_of_hold(self) -> None:
-        """The caller holds the lock."""
         if not self._hold_ends:
             self._hold_ends = True
             self._timers.call_at(self._sent_at + MAX_HOLD_SECONDS, self._end_hold)
@@ -169,8 +172,9 @@ class SharedStream:
                 self._wake.notify()
         return self._sessions.pop(session.number, None) is not None
 
+    @requires_no_lock
     def _send_now(self) -> None:
-        """Sends a small message in this thread, or leaves it to the stream's own. The caller holds no lock."""
+        """Sends a small message in this thread, or leaves it to the stream's own."""
         if not self._writing.acquire(blocking=False):
             return  # who holds it looks for more afterwards
         finished: list[SharedSession] = []
@@ -200,6 +204,7 @@ class SharedStream:
         with self._lock:
             self._broken = True
 
+    @requires_lock("_lock")
     def _take_ready(self) -> list[SharedSession]:
         ready, self._ready = self._ready, []
         for session in ready:
@@ -248,11 +253,13 @@ class SharedStream:
             for session in finished:
                 session.finish(None, as_planned=True)
 
+    @requires_lock("_lock")
     def _wait_until_ready(self) -> None:
-        """Waits until a message should be sent, or the stream ends. The caller holds the lock."""
+        """Waits until a message should be sent, or the stream ends."""
         while not self._closing and not self._broken and (self._unacked or not self._ready):
             self._wake.wait()
 
+    @requires_lock("_writing")
     def _send(self, ready: list[SharedSession], max_bytes: int) -> list[SharedSession]:
         """Sends one message with what these sessions have. Returns those that end with it."""
         message = pb.SharedBatch()
@@ -282,6 +289,7 @@ class SharedStream:
             self._write(message, batches)
         return [session for session in finished if self._remove(session)]
 
+    @requires_lock("_writing")
     def _write(self, message: pb.SharedBatch, batches: list[tuple[SharedSession, SentSubBatch]]) -> None:
         writer = self._writer
         assert writer is not None

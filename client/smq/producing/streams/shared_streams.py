@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pyarrow as pa
 
+from smq.lock_order import ClientLock
 from smq.producing.runtime.timers import Timers
 from smq.producing.streams.segment_sender import SegmentSender
 from smq.producing.streams.shared_session import SessionOwner, SharedSession
@@ -14,6 +14,7 @@ from smq.producing.streams.shared_stream import SharedStream
 from smq.transport.dialer import Dialer
 from smq_core.model.entities import Segment
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.process.locks import make_lock
 
 CHECK_INTERVAL_SECONDS = 0.25
 # The time after which a stream without sessions is closed.
@@ -29,7 +30,7 @@ class SharedStreams:
     def __init__(self, dialer: Dialer, timers: Timers) -> None:
         self._dialer = dialer
         self._timers = timers
-        self._lock = threading.Lock()
+        self._lock = make_lock(ClientLock.STREAMS)
         self._streams: dict[Key, SharedStream] = {}
         self._idle_since: dict[Key, float] = {}
         self._checked = False

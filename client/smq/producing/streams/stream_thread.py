@@ -14,6 +14,7 @@ from smq.producing.streams.segment_stream import SegmentStream
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.errors import SmqError
 from smq_core.producing.send_queue import SentSubBatch
+from smq_storage.process.locks import requires_lock
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class StreamThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    @requires_lock("_lock")
     def notify(self) -> None:
         self._wake.notify_all()
 
@@ -68,6 +70,7 @@ class StreamThread:
                 log.debug("write to %s failed: %s", self.stream.segment.name, error)
                 return False
 
+    @requires_lock("_lock")
     def _wait_for_batch(self) -> SentSubBatch | NoBatch:
         while (sent := self._sender.next_batch(self.stream)) is NoBatch.WAIT:
             woken = self._wake.wait(IDLE_SECONDS if self._closes_idle_stream else None)

@@ -15,10 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from smq.lock_order import ClientLock
 from smq.transport.backoff import Backoff
 from smq_core.errors import SmqError, StoreDenied, StoreUnavailable
 from smq_storage.catalog import paths
 from smq_storage.object_store.results import ObjectExists
+from smq_storage.process.locks import make_lock
 from smq_storage.uploads.large_values import LargeValue
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ class LargeValueUploader:
         self._open_store = open_store
         self._on_done = on_done
         self._has_failed = has_failed
-        self._lock = threading.Lock()
+        self._lock = make_lock(ClientLock.UPLOADS)
         self._store: ValueStore | None = None
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._threads = 0

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smq.delivery import Delivery, FilesReceipt, TableReceipt
+from smq.lock_order import ClientLock
 from smq.producing.delivery_state import TableDelivery
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.frames import Table, TableLike
@@ -25,6 +26,7 @@ from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq.producing.uploads.uploader import Uploader, UploadTask
 from smq.transport.topic_view import TopicView
 from smq_core.errors import InvalidRequest
+from smq_storage.process.locks import make_lock
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ class ReferencePublisher:
         self._lock = lock
         self._encoder = encoder
         self._submit = submit
-        self._uploader_lock = threading.Lock()
+        self._uploader_lock = make_lock(ClientLock.UPLOADS)
         self._uploader: Uploader | None = None
 
     def publish_table(self, table: Table, key: object) -> Delivery[TableReceipt]:

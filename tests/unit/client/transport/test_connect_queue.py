@@ -17,6 +17,7 @@ def test_nobody_waits_for_a_broker_that_does_not_answer(monkeypatch: pytest.Monk
     queue = _ConnectQueue()
     assert queue.enter()
     assert not queue.enter(), "the first one is still connecting"
+    queue.leave(False)
 
 
 def test_who_waits_behind_others_that_connect_keeps_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
