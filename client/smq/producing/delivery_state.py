@@ -112,7 +112,8 @@ class DeliveryState:
     def end_in_fork(self, error: BaseException) -> None:
         """Marks all rows failed that are not resolved, in a fork. What waits and what calls back is not there."""
         self._wake = self._callbacks = None
-        self.failed(None, error)
+        with self.lock:
+            self.failed(None, error)
         self.left = 0  # also if a thread was about to set it
 
     def _arrays(self) -> None:

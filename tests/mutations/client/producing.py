@@ -172,8 +172,8 @@ MUTATIONS = (
         "let_a_callback_wait_for_its_own_submission",
         "A callback that runs in the middle of a submission may send.",
         BATCHER,
-        "self._handover_lock = threading.RLock()",
-        "self._handover_lock = threading.Lock()",
+        "self._handover_lock = make_rlock(ClientLock.HANDOVER)",
+        "self._handover_lock = make_lock(ClientLock.HANDOVER)",
         (f"{TEST_CALLBACKS}::test_a_callback_of_a_batch_that_cannot_be_submitted_may_send",),
     ),
     Mutation(

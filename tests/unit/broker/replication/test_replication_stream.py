@@ -33,7 +33,8 @@ def test_a_reply_while_a_message_is_counted_does_not_hide_that_it_is_unanswered(
     nobody: Any = None
     made = RepliedStream(nobody, "follower", nobody, nobody)
     made._sent, made._answered, made._unanswered_since = 5, 4, time.monotonic()
-    made._count_sent()
+    with made._writing:
+        made._count_sent()
     assert made.reply is not None
     made.reply.join()
     assert (made._sent, made._answered) == (6, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -78,8 +79,19 @@ def test_deliveries_end_in_a_fork_although_a_thread_of_the_parent_has_the_lock(p
             delivery.result()
         assert delivery.exception() is not None
 
-    with producer._engine.lock:
-        code = exit_code_of_fork(check)
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with producer._engine.lock:
+            held.set()
+            forked.wait(HANG_GUARD)
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    assert held.wait(HANG_GUARD)
+    code = exit_code_of_fork(check)
+    forked.set()
+    holder.join(HANG_GUARD)
     assert code == 0
 
 
