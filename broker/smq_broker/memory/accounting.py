@@ -8,7 +8,7 @@ from smq_storage.process.locks import make_lock
 
 
 class MemoryAccounting:
-    """Critical sections are short. Lock order: a segment's lock first, then this one."""
+    """Safe from many threads; see docs/threads.md."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -6,7 +6,7 @@ next message waits for the reply to the last one, at most 20 ms, and takes in wh
 write, it also waits for the spacing that ``message_spacing`` says.
 
 A small message is written by whoever made it ready: the thread that has appended, or the one that reads the replies.
-The stream's own thread does it if there is more. Locks are taken in this order: ``_writing``, a segment's, ``_wake``.
+The stream's own thread does it if there is more (docs/threads.md).
 """
 
 from __future__ import annotations

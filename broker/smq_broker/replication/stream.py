@@ -74,7 +74,7 @@ class ReplicationStream(ABC):
         self._threads = threads
         self._connect_flight = connect_flight
         self._writing = make_lock(BrokerLock.WRITING)
-        """Held while a message is taken and written; always taken before any other lock."""
+        """Held while a message is taken and written."""
         self._writer: Any = None
         self._write_error: BaseException | None = None
         self._stream_error: SmqError | None = None

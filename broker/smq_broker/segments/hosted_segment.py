@@ -78,8 +78,8 @@ class ReplicationLink(Protocol):
 class HostedSegment:
     """``with hosted as machine:`` locks the segment; leaving the block publishes what has changed.
 
-    Both conditions use this one lock: ``changed`` (state or watermark), ``capacity_freed`` (the tail has shrunk). Locks
-    are taken in this order: first the segment's, then a stream's or the memory's.
+    Both conditions use this one lock: ``changed`` (state or watermark), ``capacity_freed`` (the tail has shrunk). See
+    docs/threads.md.
 
     A follower's memory is granted when it is constructed, which raises Overloaded if there is none left.
     """

@@ -1,6 +1,6 @@
 """What a hosted segment writes to its journal, and what happens to it when the disk fails.
 
-All functions are called without the segment's lock. A journal's lock is always taken before the segment's.
+The journal's lock is taken around the segment's; see docs/threads.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One producer's session for one segment, on a stream that many producers share.
 
 A batch waits in its session while the segment has not opened yet, or while there is no capacity. So it holds up nobody
-else on the stream. The segment's lock guards the waiting batches, the stream's lock the replies.
+else on the stream. The segment's lock guards the waiting batches, the stream's lock the replies (docs/threads.md).
 """
 
 from __future__ import annotations

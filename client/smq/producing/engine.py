@@ -1,10 +1,10 @@
 """The engine of a producer: routes sub-batches to send queues, takes acks, and moves on when segments are replaced.
 
-One lock guards everything; callbacks run after it is released. Each segment has a sender (``streams.segment_sender``),
-whose batches go on a stream that all producers of the client share, or on a separate one. The client's timers look for
-timeouts (``producer_monitor``), and its background worker fetches seal outcomes while any are missing
-(``outcome_fetcher``). A partition moves on to a successor only when its present send queue is resolved. What waits in
-that queue is sent first, which keeps the order of each key.
+One lock guards everything; docs/threads.md says which thread takes it. Each segment has a sender
+(``streams.segment_sender``), whose batches go on a stream that all producers of the client share, or on a separate one.
+The client's timers look for timeouts (``producer_monitor``), and its background worker fetches seal outcomes while any
+are missing (``outcome_fetcher``). A partition moves on to a successor only when its present send queue is resolved.
+What waits in that queue is sent first, which keeps the order of each key.
 
 Sub-batches get the schema version of their segment (``sub_batch_versions``) when they enter its queue. If one cannot,
 the engine halts: nothing more is sent, and only what is in flight already may still be acked.

@@ -36,7 +36,7 @@ def sized_ranges(
 
     One request for a segment with a manifest, and a listing for others. Raises StoreUnavailable.
     """
-    with ThreadPoolExecutor(REQUESTS) as executor:
+    with ThreadPoolExecutor(REQUESTS, "smq-range-sizes") as executor:
         found = executor.map(lambda it: _sized_ranges(store, segments[it.segment], it, wanted), ranges)
         return [one for some in found for one in some]
 

@@ -164,7 +164,10 @@ def _divide(
     wanted: Wanted,
 ) -> FilePlan:
     """Looks at the files of several segments at once."""
-    with ThreadPoolExecutor(SEGMENTS) as by_segment, ThreadPoolExecutor(REQUESTS) as requests:
+    with (
+        ThreadPoolExecutor(SEGMENTS, "smq-table-segments") as by_segment,
+        ThreadPoolExecutor(REQUESTS, "smq-table-requests") as requests,
+    ):
 
         def files_of(name: str) -> list[ManifestFile]:
             return stored_files(store, segments[name], *ranges[name], key, requests)

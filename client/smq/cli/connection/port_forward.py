@@ -6,8 +6,10 @@ import re
 import subprocess
 from collections.abc import Sequence
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Self
+
+from smq_storage.process.locks import make_lock
 
 FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
 # Between two starts of kubectl while the Service has no Pod to forward to.
@@ -33,7 +35,7 @@ class PortForward:
         self._output: list[str] = []
         self._process: subprocess.Popen[str] | None = None
         self._closed = Event()
-        self._lock = Lock()
+        self._lock = make_lock()
         self._thread = Thread(target=self._run, name="port-forward", daemon=True)
 
     @property

@@ -125,7 +125,10 @@ class TailFetcher:
             log.info("reading the tail of %s at %s failed: %s", self._segment, replica.broker, error.message)
             if isinstance(error, Unreachable):
                 threading.Thread(
-                    target=self._view.report_unreachable_broker, args=(replica.incarnation, error.message), daemon=True
+                    target=self._view.report_unreachable_broker,
+                    args=(replica.incarnation, error.message),
+                    name=f"smq-unreachable-{replica.broker}",
+                    daemon=True,
                 ).start()
         finally:
             self._stream = None

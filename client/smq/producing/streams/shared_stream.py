@@ -2,8 +2,7 @@
 
 What is ready at one moment goes out as one message, so the cost of a message is shared, too. A small message is written
 by the thread that made it ready, if nothing is unacked: then the transport has room for it, and the write cannot block.
-Otherwise the stream's own thread writes. Another one reads the replies. No lock of a producer is taken while this
-stream's lock is held.
+Otherwise the stream's own thread writes. Another one reads the replies (docs/threads.md).
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class SharedStream:
         self._timers = timers
         self._on_ended = on_ended
         self._writing = make_lock(ClientLock.WRITING)
-        """Held while a message is put together and written; always taken before any other lock."""
+        """Held while a message is put together and written."""
         self._writer: fl.FlightStreamWriter | None = None
         self._lock = make_rlock(ClientLock.STREAM)
         """For ``with``, which runs Python code if it gets the condition itself."""
