@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +16,6 @@ from obstore.store import MemoryStore, S3Store
 from smq_core.errors import InvalidRequest
 from smq_storage.object_store.credentials import has_role, key_of_environment
 from smq_storage.object_store.presigned_urls import SigningKey
-from smq_storage.process.locks import make_lock
 
 DEFAULT_TIMEOUT = 15.0
 CONNECT_TIMEOUT = 2.0
@@ -28,7 +28,7 @@ _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 _OTHER_VARIABLES = ("AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_CHECKSUM_ALGORITHM")
 
 _memory_stores: dict[str, MemoryStore] = {}
-_memory_stores_lock = make_lock()
+_memory_stores_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
