@@ -24,14 +24,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 STACK_FRAMES = 12
 
 
-class _Held(threading.local):
+class _LocksOfThread(threading.local):
     """The locks that this thread holds, in the order in which it took them; a lock that it took twice is there once."""
 
     def __init__(self) -> None:
         self.locks: list[CheckedLock] = []
 
 
-_held = _Held()
+_taken = _LocksOfThread()
 
 
 class CheckedLock:
@@ -59,7 +59,7 @@ class CheckedLock:
         if not self._lock.acquire(blocking, timeout):
             return False
         self._holder, self._count = threading.get_ident(), 1
-        _held.locks.append(self)
+        _taken.locks.append(self)
         return True
 
     def release(self) -> None:
@@ -84,24 +84,24 @@ class CheckedLock:
 
     def _leave(self) -> None:
         self._holder = None
-        _held.locks.remove(self)
+        _taken.locks.remove(self)
         self._lock.release()
 
     def _check_order(self) -> None:
-        for other in _held.locks:
+        for other in _taken.locks:
             if other._place is None or (type(other._place) is type(self._place) and other._place >= self._place):
                 _report(f"{self._name} is taken after {other._name}")
 
     def _at_fork_reinit(self) -> None:
         self._lock._at_fork_reinit()
         self._holder, self._count = None, 0
-        if self in _held.locks:
-            _held.locks.remove(self)
+        if self in _taken.locks:
+            _taken.locks.remove(self)
 
     # ---- for conditions
 
     def _release_save(self) -> int:
-        others = [lock._name for lock in _held.locks if lock is not self]
+        others = [lock._name for lock in _taken.locks if lock is not self]
         if others:
             _report(f"a thread waits with {self._name} while it holds {', '.join(others)}")
         count = self._count
@@ -148,8 +148,8 @@ def no_lock_check(function: F) -> F:
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        if _held.locks:
-            _report(f"{function.__qualname__} is called with {', '.join(lock._name for lock in _held.locks)}")
+        if _taken.locks:
+            _report(f"{function.__qualname__} is called with {', '.join(lock._name for lock in _taken.locks)}")
         return function(*args, **kwargs)
 
     return cast(F, checked)
