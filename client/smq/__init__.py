@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from smq.batch import Batch, Message
     from smq.client import Client, connect
     from smq.consumer import Consumer
+    from smq.consuming.consumer_options import ConsumerOptions
     from smq.data_files import DataFile, DataFiles
     from smq.delivery import (
         AtomicReceipt,
@@ -100,6 +101,7 @@ __all__ = [
     "Condition",
     "Conflict",
     "Consumer",
+    "ConsumerOptions",
     "DataFile",
     "DataFiles",
     "DataLost",
@@ -172,6 +174,7 @@ _MODULES_OF_NAMES = {
     "smq.batch": ("Batch", "Message"),
     "smq.client": ("Client", "connect"),
     "smq.consumer": ("Consumer",),
+    "smq.consuming.consumer_options": ("ConsumerOptions",),
     "smq.topics_consumer": ("TopicsConsumer",),
     "smq.data_files": ("DataFile", "DataFiles"),
     "smq.delivery": (

@@ -19,21 +19,25 @@ import asyncio
 import functools
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from smq import client as _sync
 from smq.admin import Admin
 from smq.batch import Batch
 from smq.consumer import Consumer
-from smq.data_files import DataFiles
-from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, StagedFile, TableReceipt
+from smq.consuming.consumer_options import ConsumerKeywords, ConsumerOptions, TopicsConsumerKeywords
+from smq.delivery import Delivery, FilesReceipt, Receipt, TableReceipt
 from smq.producer import Headers, Producer
 from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
 from smq.topics_consumer import TopicsConsumer
 from smq_core.errors import PartlySent, StoreUnavailable
+
+if TYPE_CHECKING:
+    from smq_storage.compaction.topic_compaction import CompactedSegment
 
 __all__ = [
     "AsyncAdmin",
@@ -47,6 +51,7 @@ __all__ = [
 
 R = TypeVar("R")
 P = TypeVar("P")
+ARGUMENTS = ParamSpec("ARGUMENTS")
 
 # A poll without a limit runs as short polls, so that its thread becomes free when the consumer is closed.
 POLL_INTERVAL_SECONDS = 0.5
@@ -88,6 +93,18 @@ class Opening(Generic[C]):
         await self._made.__aexit__(*raised)
 
 
+def _in_thread(
+    method: Callable[Concatenate[_sync.Client, ARGUMENTS], R],
+) -> Callable[Concatenate[AsyncClient, ARGUMENTS], Coroutine[Any, Any, R]]:
+    """The same method of an AsyncClient, which runs in a thread."""
+
+    @functools.wraps(method)
+    async def run(client: AsyncClient, *arguments: ARGUMENTS.args, **keywords: ARGUMENTS.kwargs) -> R:
+        return await asyncio.to_thread(method, client._client, *arguments, **keywords)
+
+    return run
+
+
 class AsyncClient:
     """Made by :func:`connect`."""
 
@@ -105,41 +122,50 @@ class AsyncClient:
 
         return Opening(make)
 
-    def consumer(self, topic: str, **options: Any) -> Opening[AsyncConsumer]:
+    def consumer(
+        self, topic: str, options: ConsumerOptions | None = None, **keywords: Unpack[ConsumerKeywords]
+    ) -> Opening[AsyncConsumer]:
         """As :meth:`smq.Client.consumer`. ``on_assigned`` and ``on_revoked`` may be coroutine functions.
 
         They run on the event loop while ``poll`` waits for them.
         """
 
         async def make() -> AsyncConsumer:
-            return AsyncConsumer(await asyncio.to_thread(self._client.consumer, topic, **_with_callbacks(options)))
+            chosen = _with_callbacks(replace(options or ConsumerOptions(), **keywords))
+            return AsyncConsumer(await asyncio.to_thread(self._client.consumer, topic, chosen))
 
         return Opening(make)
 
-    def topics_consumer(self, topics: Sequence[str] | re.Pattern[str], **options: Any) -> Opening[AsyncTopicsConsumer]:
+    def topics_consumer(
+        self,
+        topics: Sequence[str] | re.Pattern[str],
+        options: ConsumerOptions | None = None,
+        *,
+        start: Literal["earliest", "latest"] | datetime | Mapping[str, Mapping[str, int]] = "earliest",
+        **keywords: Unpack[TopicsConsumerKeywords],
+    ) -> Opening[AsyncTopicsConsumer]:
         """As :meth:`smq.Client.topics_consumer`. ``on_assigned`` and ``on_revoked`` are as for :meth:`consumer`."""
 
         async def make() -> AsyncTopicsConsumer:
-            with_callbacks = _with_callbacks(options)
-            return AsyncTopicsConsumer(await asyncio.to_thread(self._client.topics_consumer, topics, **with_callbacks))
+            shared = _with_callbacks(replace(options or ConsumerOptions(), **keywords))
+            open_all = functools.partial(self._client.topics_consumer, topics, shared, start=start)
+            return AsyncTopicsConsumer(await asyncio.to_thread(open_all))
 
         return Opening(make)
 
-    async def write_upload(self, topic: str, table: TableLike, sink: Any, key: str | None = None) -> None:
-        """As :meth:`smq.Client.write_upload`."""
-        await asyncio.to_thread(self._client.write_upload, topic, table, sink, key)
+    write_upload = _in_thread(_sync.Client.write_upload)
+    publish_atomically = _in_thread(_sync.Client.publish_atomically)
+    last_version = _in_thread(_sync.Client.last_version)
+    stage = _in_thread(_sync.Client.stage)
+    topic_files = _in_thread(_sync.Client.topic_files)
+    files = _in_thread(_sync.Client.files)
+    check_filer = _in_thread(_sync.Client.check_filer)
 
-    async def publish_atomically(self, topic: str, **options: Any) -> AtomicReceipt:
-        """As :meth:`smq.Client.publish_atomically`."""
-        return await asyncio.to_thread(self._client.publish_atomically, topic, **options)
-
-    async def stage(self, topic: str, **options: Any) -> list[StagedFile]:
-        """As :meth:`smq.Client.stage`."""
-        return await asyncio.to_thread(self._client.stage, topic, **options)
-
-    async def files(self, topic: str, **options: Any) -> DataFiles:
-        """As :meth:`smq.Client.files`."""
-        return await asyncio.to_thread(self._client.files, topic, **options)
+    async def compact(self, topic: str, *, target_bytes: int = 32 << 20) -> AsyncIterator[CompactedSegment]:
+        """As :meth:`smq.Client.compact`."""
+        compacted = await asyncio.to_thread(self._client.compact, topic, target_bytes=target_bytes)
+        while (segment := await asyncio.to_thread(next, compacted, None)) is not None:
+            yield segment
 
     def admin(self) -> AsyncAdmin:
         """The methods of :class:`smq.Admin`, each to be awaited."""
@@ -246,6 +272,11 @@ class AsyncProducer:
         """As :meth:`smq.Producer.publish_files`."""
         return await _delivery_of(self._producer.publish_files, files, key)
 
+    @property
+    def closed(self) -> bool:
+        """As :attr:`smq.Producer.closed`."""
+        return self._producer.closed
+
     async def flush(self, timeout: float | None = None) -> None:
         """As :meth:`smq.Producer.flush`."""
         await asyncio.to_thread(self._producer.flush, timeout)
@@ -281,7 +312,7 @@ class _AsyncPolling(Generic[CONSUMER]):
     def __repr__(self) -> str:
         return _async_repr(self._consumer)
 
-    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
+    async def poll(self, timeout: float | None = None, max_messages: int | None = None) -> Batch | None:
         """As :meth:`smq.Consumer.poll`."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
@@ -292,7 +323,7 @@ class _AsyncPolling(Generic[CONSUMER]):
                     if deadline is None
                     else min(POLL_INTERVAL_SECONDS, max(0.0, deadline - loop.time()))
                 )
-                self._polling = loop.run_in_executor(self._thread, self._consumer.poll, left, max_records)
+                self._polling = loop.run_in_executor(self._thread, self._consumer.poll, left, max_messages)
             polling = self._polling
             try:
                 batch = await asyncio.shield(polling)
@@ -310,6 +341,11 @@ class _AsyncPolling(Generic[CONSUMER]):
     def filer_error(self) -> StoreUnavailable | None:
         """As :attr:`smq.Consumer.filer_error`."""
         return self._consumer.filer_error
+
+    @property
+    def closed(self) -> bool:
+        """As :attr:`smq.Consumer.closed`."""
+        return self._consumer.closed
 
     def at_end(self) -> bool:
         """As :meth:`smq.Consumer.at_end`."""
@@ -373,6 +409,11 @@ class AsyncConsumer(_AsyncPolling[Consumer]):
         self._consumer.resume(segments)
 
     @property
+    def topic(self) -> str:
+        """As :attr:`smq.Consumer.topic`."""
+        return self._consumer.topic
+
+    @property
     def paused(self) -> frozenset[str]:
         """As :attr:`smq.Consumer.paused`."""
         return self._consumer.paused
@@ -410,15 +451,11 @@ class AsyncTopicsConsumer(_AsyncPolling[TopicsConsumer]):
         return self._consumer.positions
 
 
-def _with_callbacks(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a consumer, whose callbacks run on this event loop."""
+def _with_callbacks(options: ConsumerOptions) -> ConsumerOptions:
+    """The same options, whose callbacks run on this event loop."""
     loop = asyncio.get_running_loop()
-    callbacks = {
-        name: _on_loop(loop, options[name])
-        for name in ("on_assigned", "on_revoked", "on_segment_end")
-        if options.get(name) is not None
-    }
-    return {**options, **callbacks}
+    callbacks = {name: getattr(options, name) for name in ("on_assigned", "on_revoked", "on_segment_end")}
+    return replace(options, **{name: _on_loop(loop, call) for name, call in callbacks.items() if call is not None})
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., Any]) -> Callable[..., None]:

@@ -11,10 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 
 from smq.admin import Admin
 from smq.closing import close_all
+from smq.consuming.consumer_options import ConsumerKeywords, ConsumerOptions, TopicsConsumerKeywords
 from smq.forks import check_process, track
 from smq.transport.connect_target import resolve_target
 from smq.transport.dialer import DIRECT, Dialer
@@ -197,26 +198,15 @@ class Client:
     def consumer(
         self,
         topic: str,
-        *,
-        group: str | None = None,
-        start: Literal["earliest", "latest"] | datetime | Mapping[str, int] = "earliest",
-        on_loss: Literal["fail", "skip"] = "fail",
-        schema: Literal["newest", "own"] = "newest",
-        auto_commit: bool | Literal["segment_end"] = False,
-        max_bytes: int = 16 << 20,
-        prefetch_bytes: int = 64 << 20,
-        large_values: Literal["eager", "lazy"] = "eager",
-        max_records: int | None = None,
-        segments: Collection[str] | None = None,
-        partitions: Collection[int] | None = None,
-        on_assigned: Callable[[frozenset[str]], object] | None = None,
-        on_revoked: Callable[[frozenset[str]], object] | None = None,
-        on_segment_end: Callable[[str, int], object] | None = None,
+        options: ConsumerOptions | None = None,
+        **keywords: Unpack[ConsumerKeywords],
     ) -> Consumer:
         """Returns a consumer of a topic; with a ``group``, a member that shares the topic's segments with others.
 
-        :meth:`topics_consumer` reads several topics.
+        :meth:`topics_consumer` reads several topics. Pass the options as keywords, or as one
+        :class:`smq.ConsumerOptions`; keywords replace what it has.
 
+        group: the group's name; None reads the whole topic alone.
         start: where to start: ``earliest``, ``latest``, a time (messages appended at or after it; naive means UTC), or
             positions ``{segment: next offset}`` as in ``Batch.positions``, which are refused if no reader can have had
             them. For a group it says where a new group begins; a group that exists goes on where it is.
@@ -236,7 +226,7 @@ class Client:
             fetches them ahead like all messages; one that is gone is a loss, as in ``on_loss``. With ``lazy`` the table
             has null in their place, and ``Batch.value(row)`` fetches one. ``Batch.large_values`` says which rows these
             are.
-        max_records: how many messages one Batch has at most. None: as many as ``max_bytes`` allow.
+        max_messages: how many messages one Batch has at most. None: as many as ``max_bytes`` allow.
         segments, partitions: without a group, read only these segments, or only the segments of these partitions (slots
             of the ring), and not what comes before or after them elsewhere.
         on_assigned, on_revoked: for a member of a group, called by ``poll`` with the names of the segments that it
@@ -253,35 +243,19 @@ class Client:
             raise InvalidRequest(f"consumer() reads one topic, not {topic!r}: topics_consumer() reads several")
         from smq.consumer import Consumer
 
+        chosen = replace(options or ConsumerOptions(), **keywords)
         with self._view(topic) as view:
-            made = Consumer(
-                view,
-                self._leader.groups,
-                group=group,
-                start=start,
-                on_loss=on_loss,
-                schema=schema,
-                auto_commit=auto_commit,
-                max_bytes=max_bytes,
-                prefetch_bytes=prefetch_bytes,
-                large_values=large_values,
-                max_records=max_records,
-                segments=segments,
-                partitions=partitions,
-                on_assigned=on_assigned,
-                on_revoked=on_revoked,
-                on_segment_end=on_segment_end,
-                runtime=self._consumer_runtime,
-            )
+            made = Consumer(view, self._leader.groups, chosen, runtime=self._consumer_runtime)
             self._add(made)
         return made
 
     def topics_consumer(
         self,
         topics: Sequence[str] | re.Pattern[str],
+        options: ConsumerOptions | None = None,
         *,
         start: Literal["earliest", "latest"] | datetime | Mapping[str, Mapping[str, int]] = "earliest",
-        **options: Any,
+        **keywords: Unpack[TopicsConsumerKeywords],
     ) -> TopicsConsumer:
         """Returns a consumer of several topics, whose batches :attr:`smq.Batch.topic` tells apart.
 
@@ -289,7 +263,7 @@ class Client:
             namespace, without. Topics that are made later and match are read, too.
         start: as for :meth:`consumer`; positions are ``{topic: {segment: next offset}}``, by full names. A topic that
             is not among them is read from its beginning.
-        options: those of :meth:`consumer` but for ``segments`` and ``partitions``. Limits are those of each topic. The
+        options, keywords: those of :meth:`consumer` but for ``segments`` and ``partitions``. Limits are those of each topic. The
             members of a ``group`` may read different topics.
 
         Raises what :meth:`consumer` raises.
@@ -301,13 +275,14 @@ class Client:
             raise InvalidRequest(
                 f"pass names of topics in a list, such as [{topics!r}], or a pattern, such as re.compile({topics!r})"
             )
-        if options.keys() & {"segments", "partitions"}:
+        shared = replace(options or ConsumerOptions(), **keywords)
+        if shared.segments is not None or shared.partitions is not None:
             raise InvalidRequest("segments and partitions are of one topic: read it by consumer()")
 
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
-            begin, runtime = start_of(start, topic), self._consumer_runtime
+            own = replace(shared, start=start_of(start, topic))
             with self._view(topic) as view:
-                return Consumer(view, self._leader.groups, start=begin, changed=changed, runtime=runtime, **options)
+                return Consumer(view, self._leader.groups, own, changed=changed, runtime=self._consumer_runtime)
 
         chosen: Collection[str] | TopicPattern
         if isinstance(topics, re.Pattern):

@@ -8,18 +8,12 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from smq.batch import Batch
 from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
-from smq.consuming.consumer_options import (
-    AutoCommit,
-    check_auto_commit,
-    check_max_records,
-    check_options,
-    check_without_group,
-)
+from smq.consuming.consumer_options import ConsumerOptions, check_max_messages, check_start
 from smq.consuming.consumer_runtime import ConsumerRuntime
 from smq.consuming.fetching.fetcher import Fetcher, join_all
 from smq.consuming.fetching.large_values import LargeValueReader
@@ -30,14 +24,13 @@ from smq.consuming.groups.ended_segments import EndedSegments
 from smq.consuming.groups.group_end import GroupEnd
 from smq.consuming.groups.group_membership import GroupMembership
 from smq.consuming.groups.member_positions import MemberPositions
-from smq.consuming.groups.rebalance_events import OnRebalance, OnSegmentEnd, RebalanceEvents
+from smq.consuming.groups.rebalance_events import RebalanceEvents
 from smq.consuming.history_reader import HistoryReader
 from smq.consuming.position_search import PositionSearch, micros
 from smq.consuming.returned_columns import ReturnedColumns
 from smq.consuming.saved_positions import are_doubtful, check_chosen
 from smq.consuming.segment_choice import SegmentChoice, check_possible
 from smq.consuming.segment_reads import SegmentReads
-from smq.consuming.start_positions import Start, check_start
 from smq.forks import track
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable
 from smq_core.reading.segment_dag import highest_number
@@ -66,53 +59,35 @@ class Consumer:
         self,
         view: TopicView,
         groups: GroupsStub,
+        options: ConsumerOptions,
         *,
-        group: str | None = None,
-        start: Start = "earliest",
-        on_loss: Literal["fail", "skip"] = "fail",
-        schema: Literal["newest", "own"] = "newest",
-        auto_commit: AutoCommit = False,
-        max_bytes: int = 16 << 20,
-        prefetch_bytes: int = 64 << 20,
-        large_values: Literal["eager", "lazy"] = "eager",
-        max_records: int | None = None,
-        segments: Collection[str] | None = None,
-        partitions: Collection[int] | None = None,
-        on_assigned: OnRebalance | None = None,
-        on_revoked: OnRebalance | None = None,
-        on_segment_end: OnSegmentEnd | None = None,
         changed: threading.Condition | None = None,
         runtime: ConsumerRuntime | None = None,
     ) -> None:
         runtime = runtime or ConsumerRuntime()
-        check_start(start)
-        check_max_records(max_records)
-        check_options(on_loss, schema, large_values, max_bytes, prefetch_bytes)
-        check_auto_commit(auto_commit)
+        group, start = options.group, options.start
         in_group = group is not None
-        if not in_group:
-            check_without_group(auto_commit, on_assigned, on_revoked, on_segment_end)
         self._view = view
         self._groups = groups
         self._group = group
-        self._columns = ReturnedColumns(view.snapshot.topic.spec, newest=schema == "newest")
-        self._auto_commit = auto_commit
-        self._max_bytes = max_bytes
-        self._max_records = max_records
-        self._choice = SegmentChoice.of(segments, partitions, group, view.snapshot.topic.spec.partitions)
-        self._events = RebalanceEvents(on_assigned, on_revoked, on_segment_end)
+        self._columns = ReturnedColumns(view.snapshot.topic.spec, newest=options.schema == "newest")
+        self._options = options
+        self._choice = SegmentChoice.of(
+            options.segments, options.partitions, group, view.snapshot.topic.spec.partitions
+        )
+        self._events = RebalanceEvents(options.on_assigned, options.on_revoked, options.on_segment_end)
         self._large_values = LargeValueReader(view)
-        self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes, changed)
+        self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(options.prefetch_bytes, changed)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
-        eager = self._large_values if large_values == "eager" else None
-        fetchers = OpenFetchers(self._buffer, FetchSettings(view, max_bytes, eager, runtime.shared_tails))
-        self._losses = ConsumerLosses(self._changed, in_group=in_group, skips=on_loss == "skip")
+        eager = self._large_values if options.large_values == "eager" else None
+        fetchers = OpenFetchers(self._buffer, FetchSettings(view, options.max_bytes, eager, runtime.shared_tails))
+        self._losses = ConsumerLosses(self._changed, in_group=in_group, skips=options.on_loss == "skip")
         self._reads = SegmentReads(view, self._choice, fetchers, self._losses, in_group=in_group)
         self._member = MemberPositions()
         self._ended = EndedSegments(group)
         self._assigned = AssignedReads(
-            self._reads, self._member, self._events, commits_by_itself=auto_commit is not True
+            self._reads, self._member, self._events, commits_by_itself=options.auto_commit is not True
         )
         self._group_end = GroupEnd(view, groups, group) if group is not None else None
         self._searching_end = RepeatedTask(
@@ -168,17 +143,17 @@ class Consumer:
         group = f", group {self._group!r}" if self._group is not None else ""
         return f"<Consumer of {self._view.name}{group}{', closed' if self._closed else ''}>"
 
-    def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
+    def poll(self, timeout: float | None = None, max_messages: int | None = None) -> Batch | None:
         """Returns the next batch, or None if none came within ``timeout`` seconds (None: no limit).
 
-        It has at most ``max_records`` messages (None: as the consumer's option says). Calls ``on_revoked`` and
+        It has at most ``max_messages`` messages (None: as the consumer's option says). Calls ``on_revoked`` and
         ``on_assigned`` if the group's assignment has changed.
 
         Raises DataLost (``on_loss="fail"``), UnknownTopic if the topic was deleted, InvalidRequest if this is closed.
         """
-        check_max_records(max_records)
-        max_rows = max_records if max_records is not None else self._max_records
-        self.finish_last_batch()
+        check_max_messages(max_messages)
+        limit = max_messages if max_messages is not None else self._options.max_messages
+        self._finish_last_batch()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._report_rebalance()
@@ -187,7 +162,7 @@ class Consumer:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
                 self._losses.raise_next()
-                found = None if self.waits_for_losses() else self._buffer.take(self._max_bytes, max_rows)
+                found = None if self._waits_for_losses() else self._buffer.take(self._options.max_bytes, limit)
                 if found is None:
                     error = self._terminal_error()
                     if error is not None:
@@ -197,7 +172,7 @@ class Consumer:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return None
-                    self._changed.wait(self.wait_limit(left))
+                    self._changed.wait(self._wait_limit(left))
                     continue
             batch = self._to_batch(*found)
             if batch is not None:
@@ -371,7 +346,7 @@ class Consumer:
             with self._changed:
                 self._events.revoke_all()
             self._deliver_events()
-            if self._auto_commit is True:
+            if self._options.auto_commit is True:
                 self._try_commit(self._member.finished)
         finally:
             membership.leave()
@@ -398,47 +373,47 @@ class Consumer:
     ) -> None:
         self.close()
 
-    # ---- for those who poll several consumers, which share ``changed``
+    # ---- for TopicsConsumer, whose consumers share ``changed``
 
-    def is_ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """Whether ``poll(0)`` would return a batch, call a callback or raise."""
         with self._changed:
             if self._closed or self._losses.pending or self._events.pending or self._terminal_error() is not None:
                 return True
-            return not self._buffer.is_empty and not self.waits_for_losses()
+            return not self._buffer.is_empty and not self._waits_for_losses()
 
     # ---- returning batches
 
-    def waits_for_losses(self) -> bool:
+    def _waits_for_losses(self) -> bool:
         """Whether a new member still has to learn what its group has lost, which comes before the next messages."""
         if self._group is None or self._buffer.is_empty:
             return False
         return self._losses.delay_messages()
 
-    def wait_limit(self, left: float | None) -> float | None:
+    def _wait_limit(self, left: float | None) -> float | None:
         """For how long at most to wait for a change, if the program waits for ``left`` seconds (None: no limit)."""
         limits = [left]
-        if self.waits_for_losses():
+        if self._waits_for_losses():
             limits.append(MONITOR_INTERVAL_SECONDS)
-        if self._auto_commit is True and self._member.finished:
+        if self._options.auto_commit is True and self._member.finished:
             limits.append(self._last_commit + AUTO_COMMIT_INTERVAL_SECONDS - time.monotonic())
         return min((max(0.0, it) for it in limits if it is not None), default=None)
 
     def _commit_if_due(self) -> None:
         """Commits finished batches, as ``auto_commit`` says. A segment that has ended is committed at once."""
-        if not self._auto_commit or self._membership is None:
+        if not self._options.auto_commit or self._membership is None:
             return
         waited = time.monotonic() - self._last_commit >= AUTO_COMMIT_INTERVAL_SECONDS
         if self._commit_failed and not waited:
             return
         with self._changed:
             finished, ended = self._member.finished, self._ended.ends
-        if self._auto_commit is not True:
+        if self._options.auto_commit is not True:
             self._try_commit(ended)
         elif ended or waited or self._membership.revocation_pending:
             self._try_commit(finished)
 
-    def finish_last_batch(self) -> None:
+    def _finish_last_batch(self) -> None:
         """Treats the last batch as done, because the program polls for more."""
         if self._membership is None:
             return

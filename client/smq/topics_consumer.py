@@ -85,24 +85,24 @@ class TopicsConsumer:
         topics = ", ".join(names[:MAX_NAMED]) + more or "no topic"
         return f"<TopicsConsumer of {topics}{', closed' if self._closed else ''}>"
 
-    def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
+    def poll(self, timeout: float | None = None, max_messages: int | None = None) -> Batch | None:
         """Returns the next batch of any topic, or None if none came within ``timeout`` seconds (None: no limit).
 
         Raises what :meth:`smq.Consumer.poll` raises. A topic of a list that was deleted raises UnknownTopic.
         """
         if self._last is not None:
-            self._last.finish_last_batch()
+            self._last._finish_last_batch()
             self._last = None
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._refresh()
-            batch = self._poll_each(max_records)
+            batch = self._poll_each(max_messages)
             if batch is not None:
                 return batch
             with self._changed:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
-                if any(consumer.is_ready() for consumer in self._consumers.values()):
+                if any(consumer._is_ready() for consumer in self._consumers.values()):
                     continue
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
@@ -174,11 +174,11 @@ class TopicsConsumer:
 
     # ---- inside
 
-    def _poll_each(self, max_records: int | None) -> Batch | None:
+    def _poll_each(self, max_messages: int | None) -> Batch | None:
         """The next batch of the first topic that has one. It is that topic's turn last, thereafter."""
         for topic, consumer in list(self._consumers.items()):
             try:
-                batch = consumer.poll(0, max_records)
+                batch = consumer.poll(0, max_messages)
             except UnknownTopic:
                 if self._pattern is None:
                     raise
@@ -194,7 +194,7 @@ class TopicsConsumer:
 
     def _limit(self, left: float | None) -> float | None:
         """For how long at most to wait for a change."""
-        limits = [left, *(consumer.wait_limit(left) for consumer in self._consumers.values())]
+        limits = [left, *(consumer._wait_limit(left) for consumer in self._consumers.values())]
         if self._pattern is not None:
             limits.append(self._refresh_at - time.monotonic())
         return min((max(0.0, it) for it in limits if it is not None), default=None)

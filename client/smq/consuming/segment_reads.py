@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from smq.consuming.consumer_options import Start
 from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.open_fetchers import OpenFetchers
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import loss_for_reader
 from smq.consuming.segment_choice import SegmentChoice
-from smq.consuming.start_positions import Start, seek_to_start
+from smq.consuming.start_positions import seek_to_start
 from smq.transport.topic_view import SealedHistory, TopicView
 from smq_core.model.entities import Layout, SealedSegment
 from smq_core.model.interval_set import EMPTY, IntervalSet

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
+from smq.consuming.consumer_options import Start
 from smq.reading.broker_reports import BrokerReports, chain_end
 from smq.transport.topic_view import TopicView
 from smq_core.errors import InvalidRequest, Unavailable
@@ -15,21 +15,6 @@ from smq_storage.catalog.paths import first_offset
 from smq_storage.chunks.chain import ChunkChain
 
 MAX_CLOCK_SKEW = timedelta(minutes=2)
-
-Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
-
-
-def check_start(start: object) -> None:
-    """Raises InvalidRequest."""
-    if isinstance(start, str):
-        if start not in ("earliest", "latest"):
-            raise InvalidRequest(f'start must be "earliest", "latest", a datetime or positions, not {start!r}')
-    elif isinstance(start, Mapping):
-        invalid = {s: o for s, o in start.items() if not isinstance(s, str) or not isinstance(o, int) or o < 0}
-        if invalid:
-            raise InvalidRequest(f"positions must be {{segment: next offset}}, not {invalid}")
-    elif not isinstance(start, datetime):
-        raise InvalidRequest(f'start must be "earliest", "latest", a datetime or positions, not {start!r}')
 
 
 def seek_to_start(

@@ -10,6 +10,7 @@ import pytest
 import smq.consumer
 from smq.consumer import Consumer
 from smq.consuming import consumer_monitor, saved_positions
+from smq.consuming.consumer_options import ConsumerOptions
 from smq.consuming.fetching import open_fetchers
 from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
@@ -106,11 +107,9 @@ class Bench:
         return FakeSearch(self, choice)
 
     def open(self, group: str | None = None, **options: Any) -> Consumer:
-        settings = {"start": "earliest", "on_loss": "fail", "schema": "newest", "auto_commit": False, "max_bytes": 1000}
-        settings |= {"large_values": "eager"}
         view: Any = self.topic
         leader: Any = self.leader
-        made = Consumer(view, leader, group=group, prefetch_bytes=1 << 20, **(settings | options))
+        made = Consumer(view, leader, ConsumerOptions(group=group, **({"prefetch_bytes": 1 << 20, "max_bytes": 1000} | options)))
         self.consumers.append(made)
         if group is not None:
             # It has acknowledged its first assignment, and does nothing by itself from now on.

@@ -12,6 +12,7 @@ import pytest
 
 from smq.batch import Batch
 from smq.consumer import Consumer
+from smq.consuming.consumer_options import ConsumerOptions
 from smq.consuming.fetching import fetcher as fetcher_module
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.flight_channel import FlightChannel
@@ -73,11 +74,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> TopicInMemory:
 def consumer_of(topic: TopicInMemory, **options: Any) -> Iterator[Consumer]:
     view: Any = topic
     leader: Any = None
-    settings = {"on_loss": "fail", "max_bytes": 1 << 20, "large_values": "eager", "start": {topic.first.name: FIRST}}
-    made = Consumer(
-        view, leader, group=None, schema="newest", auto_commit=False, prefetch_bytes=1 << 20, **(settings | options)
-    )
-    with made:
+    settings = {"max_bytes": 1 << 20, "start": {topic.first.name: FIRST}}
+    with Consumer(view, leader, ConsumerOptions(prefetch_bytes=1 << 20, **(settings | options))) as made:
         yield made
 
 

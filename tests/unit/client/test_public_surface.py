@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import pickle
 import traceback
@@ -9,6 +10,8 @@ import traceback
 import pytest
 
 import smq
+import smq.aio
+from smq.consuming.consumer_options import ConsumerKeywords, TopicsConsumerKeywords
 
 EXPECTED = {
     "Admin",
@@ -21,6 +24,7 @@ EXPECTED = {
     "Condition",
     "Conflict",
     "Consumer",
+    "ConsumerOptions",
     "DataFile",
     "DataFiles",
     "DataLost",
@@ -97,3 +101,41 @@ def test_errors_show_the_name_by_which_a_program_catches_them() -> None:
 
     assert shown == ["smq.SchemaMismatch: a reason\n"]
     assert type(pickle.loads(pickle.dumps(wrong))) is smq.SchemaMismatch
+
+
+IN_ASYNCIO = {
+    # An asyncio program awaits a delivery, and ``send`` waits without blocking the event loop.
+    smq.Delivery: {"add_done_callback", "exception", "result"},
+    smq.Producer: {"would_block"},
+}
+
+
+@pytest.mark.parametrize(
+    ("sync", "asynchronous"),
+    [
+        (smq.Client, smq.aio.AsyncClient),
+        (smq.Producer, smq.aio.AsyncProducer),
+        (smq.Consumer, smq.aio.AsyncConsumer),
+        (smq.TopicsConsumer, smq.aio.AsyncTopicsConsumer),
+        (smq.Delivery, smq.aio.AsyncDelivery),
+    ],
+)
+def test_asyncio_has_the_same_api(sync: type, asynchronous: type) -> None:
+    names = {name for name in dir(sync) if not name.startswith("_")} - IN_ASYNCIO.get(sync, set())
+    assert names == {name for name in dir(asynchronous) if not name.startswith("_")}
+    for name in names:
+        theirs, ours = getattr(sync, name), getattr(asynchronous, name)
+        assert callable(theirs) == callable(ours), name
+        if callable(theirs):
+            wanted, found = inspect.signature(theirs).parameters, inspect.signature(ours).parameters
+            accepts_any = any(it.kind is inspect.Parameter.VAR_KEYWORD for it in found.values())
+            assert accepts_any or wanted.keys() == found.keys(), name
+            assert all(it.default == wanted[name].default for name, it in found.items() if name in wanted), name
+
+
+def test_keywords_of_a_consumer_are_its_options() -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(smq.ConsumerOptions)}
+    assert ConsumerKeywords.__annotations__.keys() == fields.keys()
+    assert TopicsConsumerKeywords.__annotations__.keys() == fields.keys() - {"start", "segments", "partitions"}
+    for name, annotation in ConsumerKeywords.__annotations__.items():
+        assert annotation.__forward_arg__ == fields[name], name

@@ -6,11 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# Takes names of segments. What it raises comes out of ``poll``.
-OnRebalance = Callable[[frozenset[str]], object]
-
-# Takes the name of a segment and its end, which the group waits for to be committed.
-OnSegmentEnd = Callable[[str, int], object]
+from smq.consuming.consumer_options import OnRebalance, OnSegmentEnd
 
 
 class RebalanceEvents:

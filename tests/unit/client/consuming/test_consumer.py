@@ -255,16 +255,16 @@ def test_nothing_of_a_paused_segment_is_returned_until_it_is_resumed(bench: Benc
 
 
 def test_a_batch_has_at_most_so_many_messages(bench: Bench) -> None:
-    consumer = bench.open(max_records=4)
+    consumer = bench.open(max_messages=4)
     bench.fetchers[0].rows(0, 3)
     bench.fetchers[0].rows(3, 7)
     assert [offsets(consumer) for _ in range(3)] == [(0, 4), (4, 8), (8, 10)]
     bench.fetchers[0].rows(10, 3)
-    batch = consumer.poll(0, max_records=1)
+    batch = consumer.poll(0, max_messages=1)
     assert batch is not None and len(batch) == 1 and batch.positions == {bench.first.name: 11}
     for invalid in (0, -1):
-        with pytest.raises(InvalidRequest, match="max_records"):
-            consumer.poll(0, max_records=invalid)
+        with pytest.raises(InvalidRequest, match="max_messages"):
+            consumer.poll(0, max_messages=invalid)
 
 
 def test_only_the_chosen_segments_are_read(bench: Bench) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from smq.consumer import Consumer
+from smq.consuming.consumer_options import ConsumerOptions
 from smq.consuming.fetching import open_fetchers
 from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.prefetch_buffer import FetchedRows, PrefetchBuffer
@@ -101,14 +102,7 @@ class Readers:
         return Consumer(
             self.view,  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]
-            group=None,
-            start="earliest",
-            on_loss="fail",
-            schema=schema,
-            large_values="eager",
-            auto_commit=False,
-            max_bytes=1,
-            prefetch_bytes=1 << 20,
+            ConsumerOptions(schema=schema, max_bytes=1, prefetch_bytes=1 << 20),
         )
 
 

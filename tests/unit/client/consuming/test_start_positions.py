@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from smq.consuming import start_positions
-from smq.consuming.start_positions import Start, check_start, seek_to_start
+from smq.consuming.consumer_options import Start, check_start
+from smq.consuming.start_positions import seek_to_start
 from smq.reading import broker_reports
 from smq_core.errors import InvalidRequest, Unavailable, Unreachable
 from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, build_nodes
