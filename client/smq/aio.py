@@ -23,7 +23,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from smq import client as _sync
 from smq.admin import Admin
@@ -454,12 +466,18 @@ class AsyncTopicsConsumer(_AsyncPolling[TopicsConsumer]):
 def _with_callbacks(options: ConsumerOptions) -> ConsumerOptions:
     """The same options, whose callbacks run on this event loop."""
     loop = asyncio.get_running_loop()
-    callbacks = {name: getattr(options, name) for name in ("on_assigned", "on_revoked", "on_segment_end")}
-    return replace(options, **{name: _on_loop(loop, call) for name, call in callbacks.items() if call is not None})
+    return replace(
+        options,
+        on_assigned=_on_loop(loop, options.on_assigned),
+        on_revoked=_on_loop(loop, options.on_revoked),
+        on_segment_end=_on_loop(loop, options.on_segment_end),
+    )
 
 
-def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., Any]) -> Callable[..., None]:
+def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., Any] | None) -> Callable[..., None] | None:
     """Calls it on the event loop, and waits for it in the calling thread."""
+    if call is None:
+        return None
 
     async def run(*arguments: object) -> None:
         result = call(*arguments)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
+from typing import IO, TYPE_CHECKING, Literal, Unpack
 
 from smq.admin import Admin
 from smq.closing import close_all
@@ -263,8 +263,8 @@ class Client:
             namespace, without. Topics that are made later and match are read, too.
         start: as for :meth:`consumer`; positions are ``{topic: {segment: next offset}}``, by full names. A topic that
             is not among them is read from its beginning.
-        options, keywords: those of :meth:`consumer` but for ``segments`` and ``partitions``. Limits are those of each topic. The
-            members of a ``group`` may read different topics.
+        options, keywords: those of :meth:`consumer` but for ``segments`` and ``partitions``. Limits are those of each
+            topic. The members of a ``group`` may read different topics.
 
         Raises what :meth:`consumer` raises.
         """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from smq.consuming.consumer_options import Start
 from smq.consuming.consumer_losses import ConsumerLosses
+from smq.consuming.consumer_options import Start
 from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.open_fetchers import OpenFetchers
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from smq.consuming.consumer_options import Start
 from smq.reading.broker_reports import BrokerReports, chain_end
 from smq.transport.topic_view import TopicView
-from smq_core.errors import InvalidRequest, Unavailable
+from smq_core.errors import Unavailable
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, highest_number
 from smq_storage.catalog.paths import first_offset

@@ -109,7 +109,9 @@ class Bench:
     def open(self, group: str | None = None, **options: Any) -> Consumer:
         view: Any = self.topic
         leader: Any = self.leader
-        made = Consumer(view, leader, ConsumerOptions(group=group, **({"prefetch_bytes": 1 << 20, "max_bytes": 1000} | options)))
+        made = Consumer(
+            view, leader, ConsumerOptions(group=group, **({"prefetch_bytes": 1 << 20, "max_bytes": 1000} | options))
+        )
         self.consumers.append(made)
         if group is not None:
             # It has acknowledged its first assignment, and does nothing by itself from now on.

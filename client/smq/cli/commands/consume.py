@@ -25,6 +25,7 @@ from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.output import formatting
 from smq.cli.output.rendering import ListCommand
 from smq.cli.times import parse_positions, parse_time
+from smq.consuming.consumer_options import AutoCommit
 from smq_core.errors import DataLost, InvalidRequest
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def consume(
             consumer: Consumer | TopicsConsumer
             if several:
                 # Each write is flushed, so nothing has to be written before the end of a segment is committed.
-                at_ends = "segment_end" if group is not None else False
+                at_ends: AutoCommit = "segment_end" if group is not None else False
                 consumer = connected.topics_consumer(topics, auto_commit=at_ends, **options)
                 readers = [consumer[name] for name in sorted(consumer.topics)]
             else:
