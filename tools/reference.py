@@ -4,8 +4,8 @@
     python tools/reference.py --check    fail, and say where, if a page that is written differs
 
 The manifest's fields come from crds/topics.yaml, flags from the settings of brokers and operator, commands from the
-command line itself, and metrics from the calls that declare them. The pages of the Python API are made by mkdocstrings
-when the site is built.
+command line itself, metrics from the calls that declare them, and the index of decisions from their heads. The pages of
+the Python API are made by mkdocstrings when the site is built.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from typing import Any
 
 import typer
 import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools.decisions import index_rows, read_decisions
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "reference"
@@ -59,12 +63,13 @@ def _cell(text: str) -> str:
 
 
 def decisions_page() -> str:
-    """The list of decisions, by their titles."""
-    lines = []
-    for path in sorted((ROOT / "docs" / "decisions").glob("0*.md")):
-        title = path.read_text().splitlines()[0].lstrip("# ")
-        lines.append(f"- [{title}]({path.name})\n")
-    return f"{MADE}# Decisions\n\nThe reasons for important choices.\n\n{''.join(lines)}"
+    """The index of decisions, from their heads."""
+    rows = index_rows(read_decisions(ROOT / "docs" / "decisions"))
+    return (
+        f"{MADE}# Decisions\n\nThe reasons for important choices. A new one takes the next number; one that a newer "
+        "one replaces is merged into it, and git keeps its text.\n\n"
+        + table(["", "decision", "in one sentence", "replaces", "status", "date"], rows)
+    )
 
 
 # ---- the manifest
