@@ -13,6 +13,9 @@ TOPIC_DELETION = "operator/smq_operator/cleanup/topic_deletion.py"
 TEST_DELETION = "tests/unit/operator/cleanup/test_topic_deletion.py"
 LIST_WATCH = "operator/smq_operator/kube/informer/list_watch.py"
 TEST_LIST_WATCH = "tests/unit/operator/kube/test_list_watch.py"
+FOLLOWER_LINK = "broker/smq_broker/replication/follower_link.py"
+TEST_REPLICATION = "tests/unit/broker/replication/test_shared_replication_stream.py"
+TEST_OUTCOME_WORKER = "tests/unit/client/producing/test_outcome_worker.py"
 
 MUTATIONS = (
     # ---- the leader
@@ -154,6 +157,102 @@ MUTATIONS = (
         (
             "tests/unit/broker/segments/test_predecessors.py::"
             "test_it_reads_the_seal_chunk_of_one_that_was_removed_while_there_is_one",
+        ),
+    ),
+    Mutation(
+        "give_up_replication_without_threads",
+        "A segment that can get no threads of its own replicates over the shared stream.",
+        FOLLOWER_LINK,
+        "            self._shared.share_for(RETRY_SECONDS)\n            self._streams.add(self._shared)\n",
+        "            self._shared.share_for(RETRY_SECONDS)\n",
+        (f"{TEST_REPLICATION}::test_a_segment_that_can_get_no_threads_sends_much_over_the_shared_stream",),
+    ),
+    Mutation(
+        "append_to_a_stream_that_has_ended",
+        "A segment that is quiet again sends at once over the shared stream.",
+        FOLLOWER_LINK,
+        "        if self._state.is_wanted:\n            self._current = self._shared\n",
+        "        if self._state.is_wanted:\n",
+        (f"{TEST_REPLICATION}::test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet",),
+    ),
+    Mutation(
+        "count_journal_files_that_are_used_again",
+        "Only files that wait for their next use count for the limit of recycled ones.",
+        "broker/smq_broker/journal/recycled_files.py",
+        "            self._resized(-size)\n",
+        "            self._on_resize(-size)\n",
+        (
+            "tests/unit/broker/journal/test_journal_files_on_disk.py::"
+            "test_the_space_of_a_file_that_is_used_again_is_free_for_others",
+        ),
+    ),
+    Mutation(
+        "locate_by_a_layout_that_was_read_long_ago",
+        "A broker answers locate by a layout that it has just read.",
+        "broker/smq_broker/leader_client/locator.py",
+        "time.monotonic() - cached[0] < CACHE_TTL_SECONDS",
+        "time.monotonic() - cached[0] < 3600.0",
+        ("tests/unit/broker/test_locator.py::test_a_layout_is_not_kept_for_long",),
+    ),
+    # ---- clients
+    Mutation(
+        "begin_a_stream_that_was_cut_while_it_connected",
+        "A stream that is cut while it connects does not begin.",
+        "client/smq/producing/streams/segment_stream.py",
+        "        if self._aborted:\n            channel.abort()\n",
+        "",
+        (
+            "tests/unit/client/producing/test_segment_stream.py::"
+            "test_a_stream_that_is_cut_while_it_connects_does_not_begin",
+        ),
+    ),
+    Mutation(
+        "query_outcomes_over_a_broken_connection",
+        "A broker that did not answer is queried over a new connection.",
+        "client/smq/producing/seal_outcomes.py",
+        "                    self._drop(address)\n                else",
+        "                else",
+        (f"{TEST_OUTCOME_WORKER}::test_a_broken_connection_is_not_used_again",),
+    ),
+    Mutation(
+        "give_up_outcomes_after_a_mistake",
+        "A query for outcomes that fails is made again.",
+        "client/smq/producing/runtime/outcome_worker.py",
+        'log.exception("a query for seal outcomes failed")\n            return True',
+        'log.exception("a query for seal outcomes failed")\n            return False',
+        (f"{TEST_OUTCOME_WORKER}::test_a_query_that_fails_is_made_again",),
+    ),
+    Mutation(
+        "leave_out_losses_before_the_last_commit",
+        "A running member learns of each loss, also if another one has committed since.",
+        "client/smq/consuming/consumer_losses.py",
+        "if loss.acknowledged and not self._group.received:",
+        "if loss.acknowledged:",
+        (
+            "tests/unit/client/consuming/test_consumer_losses.py::"
+            "test_a_running_member_learns_of_a_loss_before_the_groups_last_commit",
+        ),
+    ),
+    Mutation(
+        "share_no_connection_after_a_broken_one_ends",
+        "The last reader of a broken connection leaves the newer one to the others.",
+        "client/smq/transport/reader_channels.py",
+        "if unused and self._channels.get(shared.address) is shared:",
+        "if unused and shared.address in self._channels:",
+        (
+            "tests/unit/client/transport/test_reader_channels.py::"
+            "test_a_connection_is_cut_only_if_nobody_gets_frames_over_it",
+        ),
+    ),
+    Mutation(
+        "leave_the_leader_for_a_former_failure",
+        "A call that fails late leaves the leader that another call has found.",
+        "client/smq/transport/leader_client.py",
+        "            if self._current != failed:\n                return\n",
+        "",
+        (
+            "tests/unit/client/transport/test_leader_client.py::"
+            "test_a_call_that_fails_late_leaves_the_leader_that_another_one_has_found",
         ),
     ),
     # ---- readers

@@ -60,14 +60,14 @@ class RecycledFiles:
     def take(self) -> RecycledFile | None:
         """The one that was added last, whose pages are most likely in memory. It is the caller's from now on."""
         with self._lock:
-            while self._files:
-                path, size = self._files.pop()
-                self._resized(-size)
-                try:
-                    return RecycledFile(path, os.open(path, os.O_WRONLY | os.O_CLOEXEC), size)
-                except FileNotFoundError:
-                    continue  # somebody deleted it
-        return None
+            if not self._files:
+                return None
+            path, size = self._files.pop()
+            self._resized(-size)
+            try:
+                return RecycledFile(path, os.open(path, os.O_WRONLY | os.O_CLOEXEC), size)
+            except FileNotFoundError:
+                return None  # somebody deleted it
 
     def clear(self) -> bool:
         """Deletes all, to free their space. False if there were none."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from smq_broker.leader_client import locator
 from smq_broker.leader_client.locator import Locator
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Layout, Topic, TopicSpec
@@ -11,6 +14,20 @@ from smq_storage.catalog import layouts, topics
 from smq_storage.object_store.store import StoreSettings
 
 TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8))
+
+
+def test_a_layout_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locator, "CACHE_TTL_SECONDS", 0.0)
+    settings = StoreSettings("memory://layouts-of-a-locator")
+    store = settings.open()
+    topics.put_current(store, TOPIC.name, TOPIC.uid, None)
+    topics.put_topic(store, TOPIC)
+    layout = Layout(TOPIC.name, TOPIC.uid, 8, 5, 1, (), writer="w")
+    etag = layouts.put_layout(store, layout, None)
+    located = Locator(store, settings)
+    assert located.locate("t").layout.version == 5
+    layouts.put_layout(store, replace(layout, version=6, writer="x"), etag)
+    assert located.locate("t").layout.version == 6
 
 
 def test_a_topic_is_located_until_it_is_deleted() -> None:

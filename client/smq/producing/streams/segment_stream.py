@@ -48,7 +48,6 @@ class SegmentStream:
         on_end: OnEnd,
     ) -> None:
         self.segment = segment
-        """Whether the primary has said so in its first reply. Then it also takes large values."""
         self._dialer = dialer
         self._command = pb.PutOpen(
             protocol=PROTOCOL,
@@ -86,14 +85,14 @@ class SegmentStream:
         """Sends a batch. Raises an Arrow or OS error if the stream is broken.
 
         ``rejections`` is how many replies of this kind the producer has taken in on this stream. ``large_values`` names
-        the objects with values of these rows; only for a primary that has said that it takes references.
+        the objects with values of these rows.
         """
         assert self._writer is not None
         header = pb.ProducerBatch(sequence=sequence, rejections=rejections, large_values=large_values)
         self._writer.write_with_metadata(batch, header.SerializeToString())
 
     def write_reference(self, sequence: int, reference: Reference, rejections: int) -> None:
-        """As ``write``, for rows of an upload. Only for a primary that has said that it takes references."""
+        """As ``write``, for rows of an upload."""
         assert self._writer is not None
         header = pb.ProducerBatch(sequence=sequence, rejections=rejections, reference=reference_to_pb(reference))
         self._writer.write_metadata(header.SerializeToString())

@@ -305,3 +305,15 @@ def test_rows_with_other_columns_are_encoded_too() -> None:
         batch = pa.record_batch([pa.array(range(100_000), type_)], ["number"])
         encoded = b"".join(map(bytes, encoder.encode(batch)))
         assert pa.ipc.read_record_batch(pa.py_buffer(encoded), batch.schema).equals(batch)
+
+
+def test_the_space_of_a_file_that_is_used_again_is_free_for_others(tmp_path: Path) -> None:
+    recycled = RecycledFiles(tmp_path / "recycled", lambda nbytes: None, limit_bytes=MIN_FILE_BYTES)
+    for number in range(3):
+        path = tmp_path / str(number)
+        path.write_bytes(bytes(MIN_FILE_BYTES))
+        recycled.add(path)
+        taken = recycled.take()
+        assert taken is not None
+        os.close(taken.fd)
+        assert recycled.take() is None

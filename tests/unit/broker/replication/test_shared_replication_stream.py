@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pyarrow.flight as fl
 import pytest
 
-from smq_broker.replication import message_spacing, own_stream, shared_stream
+from smq_broker.replication import follower_link, message_spacing, own_stream, shared_stream
 from smq_broker.replication import stream as replication_stream
 from smq_broker.replication.follower_link import FollowerLink
 from smq_broker.replication.link_state import LARGE_BYTES, OWN_STREAM_BYTES
@@ -19,7 +19,7 @@ from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.rows.payloads import Payload
 from smq_broker.rows.small_batches import Block, SmallBatch
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_core.errors import NotHosted, SegmentSealed, SmqError
+from smq_core.errors import NotHosted, SegmentSealed, SmqError, Unavailable
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
@@ -447,8 +447,40 @@ def test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet(
     eventually(is_shared_again)
     again = follower.links[primary.segments[0].name]
     follower.reply((again, pb.ReplicationReply(end=1, credit=CREDIT)))
+
+    def sends_at_once() -> bool:
+        while not follower.stream.requests.empty():
+            follower.next()
+            follower.reply()
+        return primary.segments[0].links[0].can_send_now()
+
+    eventually(sends_at_once)
     primary.append(0)
     assert follower.entries() == {again: (1, 1)}
+
+
+def test_a_segment_that_can_get_no_threads_sends_much_over_the_shared_stream(
+    primary: Primary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_link, "RETRY_SECONDS", HANG_GUARD)
+    follower = opened(primary)
+    one = follower.links[primary.segments[0].name]
+
+    def start(task: object) -> None:
+        raise Unavailable("no more threads")
+
+    monkeypatch.setattr(primary.broker.threads, "start", start)
+    primary.append(0, OWN_STREAM_BYTES + 1)
+
+    def is_shared_again() -> bool:
+        follower.next()
+        follower.reply()
+        return follower.links[primary.segments[0].name] != one
+
+    eventually(is_shared_again)
+    again = follower.links[primary.segments[0].name]
+    follower.reply((again, end_reply(0)))
+    assert follower.entries() == {again: (0, 1)}
 
 
 def test_what_gathers_while_a_segment_is_sealed_does_not_cost_its_successor_a_stream(primary: Primary) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from smq.consumer import Consumer
+from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss, SegmentEnd
 from smq.consuming.groups import group_losses
 from smq.consuming.reader_losses import loss_for_reader
@@ -16,6 +19,24 @@ from smq_proto.v1 import groups_pb2
 from support.in_memory.consumer_bench import Bench, offsets, refreshed
 from support.in_memory.topic import PARTITIONS
 from support.waiting import eventually
+
+
+def test_a_running_member_learns_of_a_loss_before_the_groups_last_commit() -> None:
+    """Another member may have committed since. Only a new member leaves out what its group has passed so."""
+    changed = threading.Condition()
+    running, new = (ConsumerLosses(changed, in_group=True, skips=False) for _ in range(2))
+    passed = groups_pb2.GroupPositions(
+        lost=[groups_pb2.GroupPositions.Loss(segment="s", start=0, stop=5, acknowledged=True)]
+    )
+    with changed:
+        running.record_of_group(groups_pb2.GroupPositions(), lambda segment: 0)
+        for losses in (running, new):
+            losses.record_of_group(passed, lambda segment: 0)
+    assert not new.pending
+    with pytest.raises(DataLost) as caught:
+        running.raise_next()
+    assert (caught.value.start, caught.value.stop) == (0, 5)
+
 
 # ---- losses with all replicas
 

@@ -15,7 +15,7 @@ import pytest
 
 from smq.transport import leader_client
 from smq.transport.leader_client import ERROR_TRAILER, LeaderClient
-from smq_core.errors import InvalidRequest, NoBrokers, NotLeader, SmqError, Unavailable, UnknownTopic
+from smq_core.errors import InvalidRequest, NoBrokers, NotLeader, SmqError, Unavailable, UnknownTopic, Unreachable
 from smq_proto.v1 import admin_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
@@ -153,6 +153,16 @@ def test_a_leader_address_learned_from_a_standby_is_tried() -> None:
         assert one.calls == 1, "the leader is remembered"
         two.rejection, one.rejection = NotLeader("ask the other", leader=first), None
         assert called(link) == "one"
+
+
+def test_a_call_that_fails_late_leaves_the_leader_that_another_one_has_found() -> None:
+    standby = NotLeader("another one leads", leader="h:2")
+    link = LeaderClient(["h:1", "h:3"])
+    for _ in range(2):
+        link._advance_from("h:1", standby)
+        assert link._current_address() == "h:2"
+    link._advance_from("h:1", Unreachable("h:1: connection reset"))
+    assert link._current_address() == "h:2"
 
 
 def test_a_dead_address_and_one_that_hangs_are_passed_over() -> None:

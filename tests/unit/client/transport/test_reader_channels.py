@@ -101,3 +101,5 @@ def test_a_connection_is_cut_only_if_nobody_gets_frames_over_it() -> None:
     assert len(network.opened) == 2, "the next reader connects anew"
     network.channels.release(shared)
     assert network.opened[0].closed and not network.opened[1].closed
+    network.channels.connect(network.channels.acquire("a:1"))
+    assert len(network.opened) == 2, "which stays the one that readers share"
