@@ -16,6 +16,7 @@ TEST_LIST_WATCH = "tests/unit/operator/kube/test_list_watch.py"
 FOLLOWER_LINK = "broker/smq_broker/replication/follower_link.py"
 TEST_REPLICATION = "tests/unit/broker/replication/test_shared_replication_stream.py"
 TEST_OUTCOME_WORKER = "tests/unit/client/producing/test_outcome_worker.py"
+TEST_SYNC = "tests/unit/operator/reconcile/test_topic_sync.py"
 
 MUTATIONS = (
     # ---- the leader
@@ -139,6 +140,43 @@ MUTATIONS = (
         "                self._wakeup.clear()\n",
         (f"{TEST_LIST_WATCH}::test_a_watch_that_begins_during_a_list_gets_another_one",),
     ),
+    Mutation(
+        "take_the_newest_spec_for_the_adopted_one",
+        "A spec that changes while the former one is adopted is adopted too.",
+        "operator/smq_operator/reconcile/topic_sync.py",
+        "        managed.last_adopted = desired\n",
+        "        managed.last_adopted = managed.desired\n",
+        (f"{TEST_SYNC}::test_a_spec_that_changes_while_the_former_one_is_adopted_is_adopted_too",),
+    ),
+    Mutation(
+        "take_in_a_loss_of_a_former_topic",
+        "A loss that is recorded for a former topic of the name is none of the next.",
+        "operator/smq_operator/reconcile/loss_recorder.py",
+        "        if managed.topic is None or managed.topic.uid != topic.uid:\n            return\n        for entry",
+        "        for entry",
+        (f"{TEST_SYNC}::test_a_loss_of_a_former_topic_of_the_name_is_none_of_the_next",),
+    ),
+    Mutation(
+        "restart_a_topic_for_a_former_effect",
+        "An effect of a former reconciler that fails restarts no newer one.",
+        "operator/smq_operator/reconcile/loop.py",
+        "            if managed.reconciler is reconciler:\n                self._suspend",
+        "            if managed.reconciler is not None:\n                self._suspend",
+        (
+            "tests/unit/operator/reconcile/test_effects.py::"
+            "test_an_effect_of_a_former_reconciler_that_fails_restarts_no_newer_one",
+        ),
+    ),
+    Mutation(
+        "label_the_leader_once",
+        "The label of the leader's Pod is set again if that failed.",
+        "operator/smq_operator/kube/election/lease.py",
+        "            self._labeled_versions.pop(name, None)\n",
+        "",
+        (
+            "tests/unit/operator/kube/test_leader_label.py::test_a_label_that_could_not_be_set_is_set_with_the_next_step",
+        ),
+    ),
     # ---- brokers
     Mutation(
         "delete_folders_of_other_programs",
@@ -256,6 +294,17 @@ MUTATIONS = (
         ),
     ),
     # ---- readers
+    Mutation(
+        "forget_the_end_of_a_segment_with_the_index",
+        "A reader knows the end of a segment that it has seen sealed, also after the index has forgotten it.",
+        "core/smq_core/reading/segment_dag.py",
+        "        end = node.end if end is None and node is not None else end\n",
+        "",
+        (
+            "tests/unit/client/consuming/test_segment_reads.py::"
+            "test_the_end_of_a_segment_is_known_after_the_index_has_forgotten_it",
+        ),
+    ),
     Mutation(
         "report_a_loss_of_nothing",
         "A reader that has read a segment to its end has lost nothing when retention removes it.",

@@ -39,8 +39,8 @@ class SegmentReads:
         self._choice = choice
         self._losses = losses
         self._in_group = in_group
-        self._ends: dict[str, int] = {}
-        """The known ends of segments that retention has removed."""
+        self._ends: Mapping[str, int] = {}
+        """The ends of the last segments that retention has removed."""
         self._start_time_us = 0
         self._read_before_start: set[str] = set()
         """Segments that count as read because of the start position; their losses are not reported."""
@@ -60,7 +60,7 @@ class SegmentReads:
     def update(self, history: SealedHistory, layout: Layout) -> HistoryChange:
         """Takes over a newer history."""
         nodes = self._choice.among(build_nodes(history.sealed.values(), layout))
-        self._ends = {**{name: s.end for name, s in self.sealed.items()}, **history.ends}
+        self._ends = history.ends
         has_new_losses = _lost(self.sealed) != _lost(history.sealed)
         self.sealed, self.removed = dict(history.sealed), history.removed
         removed = [segment for segment in self.progress.nodes if segment not in nodes]

@@ -112,3 +112,21 @@ async def test_a_request_that_a_restart_of_its_topic_dropped_was_not_written() -
         managed.notify_changed()
         with pytest.raises(Unavailable, match=r"restarted this topic and dropped the roll of .* repeat the command"):
             await waiting
+
+
+@virtual_time
+async def test_an_effect_of_a_former_reconciler_that_fails_restarts_no_newer_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with topic_with_layout() as (leader, managed, _):
+        former = managed.reconciler
+        assert former is not None and managed.topic is not None
+        managed.start_reconciler(managed.topic, 0)
+        newer = managed.reconciler
+
+        async def fail(*_: object) -> None:
+            raise ZeroDivisionError("a mistake")
+
+        monkeypatch.setattr(leader.effects, "run", fail)
+        await leader.loop._run_effect(managed, former, ReadLayout())
+        assert managed.reconciler is newer
