@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         UnknownSegment,
         UnknownTopic,
     )
+    from smq_core.model.loss import Loss
 
 __all__ = [
     "Admin",
@@ -115,6 +116,7 @@ __all__ = [
     "GroupReset",
     "GroupSegment",
     "InvalidRequest",
+    "Loss",
     "Message",
     "MessageTooLarge",
     "NoBrokers",
@@ -189,6 +191,7 @@ _MODULES_OF_NAMES = {
     ),
     "smq.group_info": ("GroupInfo", "GroupReset", "GroupSegment"),
     "smq.producer": ("Producer",),
+    "smq_core.model.loss": ("Loss",),
 }
 # All other public names are error classes.
 _MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}

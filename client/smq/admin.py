@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from smq.group_info import GroupInfo, GroupReset, group_info
 from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
+from smq_core.model.loss import Loss
 from smq_proto.v1 import admin_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
 
@@ -118,9 +119,8 @@ class Condition:
 class SegmentInfo:
     """One segment, living or sealed. Times are in microseconds; ``end`` is None until it is sealed.
 
-    ``brokers`` are the names of its replicas, the primary first. ``lost`` is the range of offsets that are lost,
-    ``(from, to)``; with ``lost_at_least`` messages from ``to`` on may be lost, too. If both are equal, it is not known
-    whether any message was lost.
+    ``brokers`` are the names of its replicas, the primary first. ``lost`` are the acked messages that it has
+    lost, or may have lost.
     """
 
     name: str
@@ -138,8 +138,7 @@ class SegmentInfo:
     sealed_at: int
     end: int | None
     bytes: int
-    lost: tuple[int, int] | None
-    lost_at_least: bool = False
+    lost: Loss | None = None
     schema_version: int = 0
     """of all messages in it; older than the topic's while a change of the schema has not come to this segment"""
 
@@ -578,8 +577,7 @@ def _segment_info(s: pb.Segment) -> SegmentInfo:
         sealed_at=s.sealed_at,
         end=s.end if s.HasField("end") else None,
         bytes=s.bytes,
-        lost=(s.lost_from, s.lost_to) if s.HasField("lost_from") else None,
-        lost_at_least=s.lost_open_ended,
+        lost=Loss(s.lost.start, s.lost.stop, s.lost.at_least) if s.HasField("lost") else None,
         schema_version=s.schema_version,
     )
 

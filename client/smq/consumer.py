@@ -471,8 +471,8 @@ class Consumer:
                     self._large_values.read,
                 )
             if isinstance(item, FetchedLoss):
-                self._losses.record(segment, item)
-                self._reads.progress.advance(segment, item.stop if item.stop is not None else item.start)
+                self._losses.record(segment, item.loss, item.file)
+                self._reads.progress.advance(segment, item.loss.stop)
                 return None
             self._on_segment_end(segment, item.end)
         self._open_readable()

@@ -295,8 +295,8 @@ class DataLost(SmqError):
     segment: str
     start: int
     """The first offset that is gone."""
-    stop: int | None = None
-    """The offset after the last one that is known to be gone; None if all from ``start`` on are."""
+    stop: int
+    """The offset after the last one that is known to be gone."""
     at_least: bool = False
     """Messages from ``stop`` on may be gone, too: nobody knows how many were acked."""
     path: str = ""
@@ -305,7 +305,7 @@ class DataLost(SmqError):
     @property
     def certain(self) -> bool:
         """Whether any message is known to be gone. If not, ``stop`` equals ``start``."""
-        return self.stop is None or self.stop > self.start
+        return self.stop > self.start
 
 
 @dataclass(eq=False, kw_only=True)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from smq_core.model.entities import ChunkInfo, Layout, Micros, Phase
 from smq_core.model.keyspace import KeyRange, covers_exactly
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Row(NamedTuple):
     message: Message
 
 
-def acked_is_kept(acked: Mapping[Message, Row], log: Iterable[Row], lost: Mapping[str, LostRange]) -> list[Violation]:
+def acked_is_kept(acked: Mapping[Message, Row], log: Iterable[Row], lost: Mapping[str, Loss]) -> list[Violation]:
     """(1) ``lost`` has the reported loss of each segment that has one."""
     kept = {row.message for row in log}
     return [
@@ -78,19 +78,19 @@ def acked_is_kept(acked: Mapping[Message, Row], log: Iterable[Row], lost: Mappin
     ]
 
 
-def loss_is_reported(segment: str, who: str, lost: LostRange | None, reported: LostRange | None) -> list[Violation]:
+def loss_is_reported(segment: str, who: str, lost: Loss | None, reported: Loss | None) -> list[Violation]:
     """(1) ``lost`` is what the seal says, ``reported`` what ``who`` reports. It may report more, but never less."""
     if lost is None or lost.is_empty:
         return []
-    open_ended = reported is not None and (reported.open_ended or not lost.open_ended)
-    if reported is not None and open_ended and reported.first <= lost.first and reported.upto >= lost.upto:
+    covers_end = reported is not None and (reported.at_least or not lost.at_least)
+    if reported is not None and covers_end and reported.start <= lost.start and reported.stop >= lost.stop:
         return []
     return [Violation(1, segment, f"its seal has lost {lost}, but {who} reports {reported}")]
 
 
-def loss_is_true(segment: str, end: int, lost: LostRange, acked_upto: int) -> list[Violation]:
+def loss_is_true(segment: str, end: int, lost: Loss, acked_upto: int) -> list[Violation]:
     """(1) ``lost`` is recorded at the segment's ``end``. No watermark of a replica was ever above ``acked_upto``."""
-    if lost.first == end and lost.upto <= max(end, acked_upto):
+    if lost.start == end and lost.stop <= max(end, acked_upto):
         return []
     return [Violation(1, segment, f"it ends at {end} and acked at most {acked_upto}, but lost is {lost}")]
 
@@ -306,8 +306,8 @@ def unfinished(waiting: Mapping[str, str]) -> list[Violation]:
     return [Violation(12, subject, words) for subject, words in waiting.items()]
 
 
-def _covers(lost: LostRange, offset: int) -> bool:
-    return lost.first <= offset and (lost.open_ended or offset < lost.upto)
+def _covers(lost: Loss, offset: int) -> bool:
+    return lost.start <= offset and (lost.at_least or offset < lost.stop)
 
 
 def _name(message: Message) -> str:

@@ -204,8 +204,8 @@ class _LeaderMetrics(PrometheusCollector):
             size.add_metric([name], rates.bytes)
             if managed.index_read:  # until then nobody knows, and a 0 would make old losses look new
                 ranges = [e.lost for e in managed.sealed.values() if e.lost is not None]
-                lost.add_metric([name], sum(it.upto - it.first for it in ranges))
-                open_ended.add_metric([name], sum(it.open_ended for it in ranges))
+                lost.add_metric([name], sum(it.stop - it.start for it in ranges))
+                open_ended.add_metric([name], sum(it.at_least for it in ranges))
         yield from (segments, blocked, messages, size, lost, open_ended)
         decision_counts = CounterMetricFamily(
             "smq_leader_decisions", "Decisions by action.", labels=["topic", "action"]

@@ -28,7 +28,7 @@ from smq_core.model.entities import (
 )
 from smq_core.model.interval_set import IntervalSet
 from smq_core.model.keyspace import KeyRange
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.model.names import bounded
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
@@ -112,9 +112,7 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         end=segment.end,
         sealed_at=segment.sealed_at,
         bytes=segment.bytes,
-        lost_from=segment.lost_from,
-        lost_to=segment.lost_to,
-        lost_open_ended=segment.lost_open_ended,
+        lost=loss_to_pb(segment.lost),
         schema_version=segment.schema_version,
         manifest=segment.manifest,
     )
@@ -134,9 +132,7 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         sealed_at=message.sealed_at,
         durability=Durability(message.durability),
         bytes=message.bytes,
-        lost_from=message.lost_from if message.HasField("lost_from") else None,
-        lost_to=message.lost_to if message.HasField("lost_to") else None,
-        lost_open_ended=message.lost_open_ended,
+        lost=loss_from_pb(message.lost) if message.HasField("lost") else None,
         schema_version=message.schema_version,
         manifest=message.manifest,
     )
@@ -249,9 +245,7 @@ def outcome_to_pb(
         producers={name: producer_to_pb(state) for name, state in producers.items()},
         forgotten_upto=outcome.forgotten_upto,
         uninherited=outcome.uninherited,
-        lost_from=outcome.lost.first if outcome.lost else None,
-        lost_to=outcome.lost.upto if outcome.lost else None,
-        lost_open_ended=outcome.lost is not None and outcome.lost.open_ended,
+        lost=loss_to_pb(outcome.lost),
         successors=[segment_to_pb(s) for s in successors],
     )
 
@@ -263,15 +257,16 @@ def outcome_from_pb(message: pb.SealOutcome) -> SealOutcome:
         producers={name: producer_from_pb(state) for name, state in message.producers.items()},
         forgotten_upto=message.forgotten_upto,
         uninherited=tuple(message.uninherited),
-        lost=lost_from_pb(message),
+        lost=loss_from_pb(message.lost) if message.HasField("lost") else None,
     )
 
 
-def lost_from_pb(message: pb.Segment | pb.SealOutcome) -> LostRange | None:
-    """The lost range in a message about a sealed segment."""
-    if not message.HasField("lost_from"):
-        return None
-    return LostRange(message.lost_from, message.lost_to, message.lost_open_ended)
+def loss_to_pb(lost: Loss | None) -> pb.Loss | None:
+    return None if lost is None else pb.Loss(start=lost.start, stop=lost.stop, at_least=lost.at_least)
+
+
+def loss_from_pb(message: pb.Loss) -> Loss:
+    return Loss(message.start, message.stop, message.at_least)
 
 
 def reference_to_pb(reference: Reference) -> pb.Reference:

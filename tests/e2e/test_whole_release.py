@@ -6,6 +6,7 @@ is reported to everyone who could notice. ``SMQ_WHOLE_RELEASE_KILLS=20`` is how 
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -175,8 +176,9 @@ def check_reports(release: Release, name: str, topic: dict[str, Any], folder: Pa
     print(f"  {count} lost; reader: {notified}; Segments: {reported}")
     for segment, offsets in missing.items():
         lost = reported[segment]
-        assert all(lost["from"] <= it and (lost.get("atLeast") or it < lost["to"]) for it in offsets), (segment, lost)
-    assert {segment: lost["from"] for segment, lost in reported.items()} == notified
+        stop = math.inf if lost.get("atLeast") else lost["stop"]
+        assert all(lost["start"] <= it < stop for it in offsets), (segment, lost)
+    assert {segment: lost["start"] for segment, lost in reported.items()} == notified
     found = release.kube.get(topic)["status"]["conditions"]
     shown = next(c for c in found if c["type"] == "DataLoss")
     print(f"  {shown['status']}: {shown['message']}")

@@ -91,7 +91,7 @@ class RecoveredSegment(HostedSegment):
         """May raise StoreUnavailable, CorruptChunk, and JournalIncomplete if the rows cannot be decoded."""
         replica = SegmentReplica.recovered(self.machine.config, self._entries(), self._recovered.watermark)
         held = UnsealedTail.of_recovered(replica, self.chain.snapshot_hint())
-        return seal(self.name, held, known_watermark=self._known_loss, open_ended=self._known_loss is not None)
+        return seal(self.name, held, known_watermark=self._known_loss, at_least=self._known_loss is not None)
 
     def chain_hint(self) -> int | None:
         return None

@@ -21,7 +21,7 @@ from smq_broker.segments.filer_failure import FilerFailure
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import SECOND, Durability, Micros, SealOutcome, Segment, Topic
-from smq_core.model.lost_range import LostRange, lost_range
+from smq_core.model.loss import Loss, loss_beyond
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.recent_entries import entries_from
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -171,10 +171,10 @@ class HostedSegment:
         return segment_key(self.topic.uid, self.segment.name)
 
     @property
-    def lost(self) -> LostRange | None:
+    def lost(self) -> Loss | None:
         """What the sealed segment has lost: as its seal chunk says, and all that was acked here beyond its end."""
         outcome = self.machine.outcome
-        return lost_range(outcome.end, outcome.lost, self.machine.watermark) if outcome is not None else None
+        return loss_beyond(outcome.end, outcome.lost, self.machine.watermark) if outcome is not None else None
 
     @property
     def acked_beyond_end(self) -> bool:
@@ -424,9 +424,9 @@ class HostedSegment:
         if state is ReplicaState.SEALED and self.acked_beyond_end and self.lost is not None:
             self.log.error(
                 "segment.sealed_below_watermark",
-                lost_from=self.lost.first,
-                lost_to=self.lost.upto,
-                lost_open_ended=self.lost.open_ended,
+                lost_start=self.lost.start,
+                lost_stop=self.lost.stop,
+                lost_at_least=self.lost.at_least,
                 advice="it was sealed without this broker, so acked messages are lost; the leader records which",
             )
         self._call(self._on_change)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.groups.group_losses import GroupLosses
 from smq.consuming.reader_losses import ReaderLosses
+from smq_core.model.loss import Loss
 from smq_proto.v1 import groups_pb2
+from smq_proto.wire import loss_from_pb
 from smq_storage.process.locks import requires_lock
 
 
@@ -48,9 +50,9 @@ class ConsumerLosses:
         return self._group is not None and self._group.delay_messages(time.monotonic())
 
     @requires_lock("_changed")
-    def record(self, segment: str, loss: FetchedLoss) -> None:
-        """Records what of a loss is not recorded yet."""
-        if self._reader.record(segment, loss):
+    def record(self, segment: str, loss: Loss, file: str = "") -> None:
+        """Records what of a loss is not recorded yet. ``file`` alone had the messages."""
+        if self._reader.record(segment, loss, file):
             self._changed.notify_all()
 
     @requires_lock("_changed")
@@ -61,14 +63,15 @@ class ConsumerLosses:
         the group has passed. ``position`` is how far this member has read a segment.
         """
         assert self._group is not None
-        for loss in reply.lost:
-            start = max(loss.start, position(loss.segment))
-            if loss.acknowledged and not self._group.received:
-                self._reader.ignore(loss.segment, FetchedLoss(loss.start, loss.stop))
-            elif start < loss.stop:
-                self.record(loss.segment, FetchedLoss(start, loss.stop))
-        for loss in reply.lost_with_replicas:
-            self.record(loss.segment, FetchedLoss(loss.start, loss.stop, loss.at_least))
+        for it in reply.lost:
+            loss = loss_from_pb(it.loss)
+            unread = replace(loss, start=max(loss.start, position(it.segment)))
+            if it.acknowledged and not self._group.received:
+                self._reader.ignore(it.segment, loss)
+            elif not unread.is_empty:
+                self.record(it.segment, unread)
+        for it in reply.lost_with_replicas:
+            self.record(it.segment, loss_from_pb(it.loss))
         self._group.received = True
         self._changed.notify_all()
 

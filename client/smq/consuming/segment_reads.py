@@ -9,7 +9,6 @@ from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.consumer_options import Start
 from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.open_fetchers import OpenFetchers
-from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import loss_for_reader
 from smq.consuming.segment_choice import SegmentChoice
 from smq.consuming.start_positions import seek_to_start
@@ -88,12 +87,10 @@ class SegmentReads:
 
     def collect_losses(self) -> None:
         """Records the losses that the reader's progress has shown."""
-        for loss in self.progress.losses:
-            # The end of a segment that is gone altogether is not known.
-            read = FetchedLoss(loss.start, loss.stop if loss.stop > loss.start else None)
-            sealed = self.sealed.get(loss.segment)
+        for segment, loss in self.progress.losses:
+            sealed = self.sealed.get(segment)
             recorded = loss_for_reader(loss.stop, sealed.lost) if sealed is not None else None
-            self._losses.record(loss.segment, recorded if recorded is not None else read)
+            self._losses.record(segment, recorded if recorded is not None else loss)
         self.progress.losses.clear()
 
     # ---- where to read

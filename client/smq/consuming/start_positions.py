@@ -10,7 +10,8 @@ from smq.reading.broker_reports import BrokerReports, chain_end
 from smq.transport.topic_view import TopicView
 from smq_core.errors import Unavailable
 from smq_core.model.entities import SealedSegment, Segment
-from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, highest_number
+from smq_core.model.loss import Loss
+from smq_core.reading.segment_dag import ReadProgress, highest_number
 from smq_storage.catalog.paths import first_offset
 from smq_storage.chunks.chain import ChunkChain
 
@@ -38,7 +39,7 @@ def seek_to_start(
             if node is None and name in reader.positions:
                 reader.removed(name, ends.get(name))
             elif node is None:
-                reader.losses.append(ReaderLoss(name, position, position))
+                reader.losses.append((name, Loss.from_offset(position, None)))
             elif node.end is not None and position > node.end:
                 reader.ended(name, node.end)
     elif start == "latest":

@@ -226,7 +226,7 @@ class RangeReader:
                     segment=name,
                     start=at.position,
                     stop=at.stop,
-                    at_least=lost is not None and lost.open_ended,
+                    at_least=lost is not None and lost.at_least,
                 )
                 self._fail_or_skip(at, raised)
         elif name in files.layout:

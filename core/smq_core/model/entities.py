@@ -13,7 +13,7 @@ from functools import cached_property
 
 from smq_core.model.compacted_rows import CompactedRows
 from smq_core.model.keyspace import KeyRange
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.model.reference import Reference
 from smq_core.model.superseded_chunks import SupersededChunks
 
@@ -209,7 +209,7 @@ def range_of(segment: str) -> KeyRange:
 class SealedSegment:
     """One entry of the index of sealed segments, for a segment that left the layout.
 
-    ``lost_from``, ``lost_to`` and ``lost_open_ended`` are its lost range, as the index stores it. ``manifest`` is the
+    ``lost`` are the acked messages that it has lost, or may have lost. ``manifest`` is the
     file name of its segment manifest; empty while none is named, so that readers walk its chunk chain. ``superseded``
     says since when the chunks that a compaction merged are not needed any more; it may be of a former manifest.
     """
@@ -226,22 +226,12 @@ class SealedSegment:
     sealed_at: Micros
     durability: Durability = Durability.REPLICATED
     bytes: int = 0
-    lost_from: int | None = None
-    lost_to: int | None = None
-    lost_open_ended: bool = False
+    lost: Loss | None = None
     schema_version: int = 0
     manifest: str = ""
     superseded: SupersededChunks | None = None
     brokers: tuple[str, ...] = ()
     """The names of those that held it. Nobody else knows of messages that were acked beyond its end."""
-
-    @property
-    def lost(self) -> LostRange | None:
-        """The acked messages that it has lost, or may have lost."""
-        if self.lost_from is None or self.lost_to is None:
-            return None
-        lost = LostRange(self.lost_from, self.lost_to, self.lost_open_ended)
-        return None if lost.is_empty else lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +346,7 @@ class SealOutcome:
     segment: str
     end: int
     producers: Producers = field(default_factory=dict)
-    lost: LostRange | None = None
+    lost: Loss | None = None
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
 
@@ -392,7 +382,7 @@ class ChunkInfo:
     nonce: str
     sealed: bool = False
     producers: Producers = field(default_factory=dict)
-    lost: LostRange | None = None
+    lost: Loss | None = None
     upload: str | None = None
     snapshot_at: int | None = None
     forgotten: tuple[str, ...] = ()

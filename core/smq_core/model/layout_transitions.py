@@ -226,9 +226,7 @@ def sealed_entry(segment: Segment, outcome: SealOutcome, now: Micros) -> SealedS
         opened_at=segment.opened_at,
         sealed_at=now,
         durability=segment.durability,
-        lost_from=outcome.lost.first if outcome.lost else None,
-        lost_to=outcome.lost.upto if outcome.lost else None,
-        lost_open_ended=outcome.lost is not None and outcome.lost.open_ended,
+        lost=outcome.lost,
         schema_version=segment.schema_version,
         brokers=tuple(replica.broker for replica in segment.replicas),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from smq_core.model.entities import Layout, Micros, Positions, SealedSegment, number_of
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains
+from smq_core.model.loss import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +24,6 @@ class SegmentNode:
     predecessors: tuple[str, ...]
     end: int | None = None
     opened_at: Micros = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderLoss:
-    """Offsets that were acked or delivered and are lost. ``stop`` equals ``start`` if their number is unknown."""
-
-    segment: str
-    start: int
-    stop: int
 
 
 def build_nodes(sealed: Iterable[SealedSegment], layout: Layout | None) -> dict[str, SegmentNode]:
@@ -109,7 +101,8 @@ class ReadProgress:
 
     nodes: dict[str, SegmentNode] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
-    losses: list[ReaderLoss] = field(default_factory=list)
+    losses: list[tuple[str, Loss]] = field(default_factory=list)
+    """What this reader has lost, by segment: messages that were acked or delivered."""
     _implied_read: set[str] = field(default_factory=set)
     _newest_number: int = -1
 
@@ -130,7 +123,7 @@ class ReadProgress:
         self.nodes[segment] = SegmentNode(node.name, node.predecessors, end, node.opened_at)
         position = self.positions.get(segment, 0)
         if position > end:
-            self.losses.append(ReaderLoss(segment, end, position))
+            self.losses.append((segment, Loss(end, position)))
             self.positions[segment] = end
 
     def removed(self, segment: str, end: int | None) -> None:
@@ -144,10 +137,10 @@ class ReadProgress:
         end = node.end if end is None and node is not None else end
         position = self.positions.get(segment, 0)
         if end is not None and position > end:
-            self.losses.append(ReaderLoss(segment, end, position))
+            self.losses.append((segment, Loss(end, position)))
             self.positions[segment] = end
         elif not read and position != end:
-            self.losses.append(ReaderLoss(segment, position, position if end is None else end))
+            self.losses.append((segment, Loss.from_offset(position, end)))
         self.nodes.pop(segment, None)
 
     def advance(self, segment: str, next_offset: int) -> None:

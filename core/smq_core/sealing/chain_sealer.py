@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from smq_core.model.entities import ChunkInfo, SealOutcome
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import MAX_CHUNK_BYTES, ChunkWrite, Entry
 from smq_core.replica.producer_map import ProducerMap
@@ -102,14 +102,14 @@ def seal(
     held: UnsealedTail,
     *,
     known_watermark: int | None = None,
-    open_ended: bool = False,
+    at_least: bool = False,
     max_chunk_bytes: int = MAX_CHUNK_BYTES,
 ) -> Generator[StoreRequest, StoreReply, SealOutcome]:
     """Seals the segment and returns the outcome that the first seal chunk fixed.
 
     A sealer that holds less than the chain seals at the chain's end. One that does not hold all that was acked passes
     the highest watermark that it knows (``known_watermark``): the messages between the segment's end and that are
-    recorded as lost. ``open_ended`` says that more may have been acked; then a possible loss is recorded in any case.
+    recorded as lost. ``at_least`` says that more may have been acked; then a possible loss is recorded in any case.
 
     It reads a chunk before it writes one of that name, except where only it can have written the chain. If such a PUT
     finds another object, it reads after all.
@@ -134,7 +134,7 @@ def seal(
             else:
                 must_read = True
             continue
-        lost = LostRange(at, max(at, known_watermark or 0), open_ended)
+        lost = Loss(at, max(at, known_watermark or 0), at_least)
         uninherited = held.uninherited if at == 0 else ()
         outcome = SealOutcome(
             segment, at, producers.snapshot(), None if lost.is_empty else lost, producers.forgotten_upto, uninherited

@@ -34,13 +34,13 @@ class RequestSeal:
 class SealFromFiler:
     """No replica can hold more messages: seal at the chain's end.
 
-    ``known_watermark`` and ``open_ended`` are as in ``chain_sealer.seal``. ``predecessors`` are those of the segment.
+    ``known_watermark`` and ``at_least`` are as in ``chain_sealer.seal``. ``predecessors`` are those of the segment.
     """
 
     segment: str
     known_watermark: int | None
     predecessors: tuple[str, ...] = ()
-    open_ended: bool = False
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from smq_operator.groups.group_lags import GroupLags, LagReport
 from smq_operator.groups.group_losses import GroupLosses
 from smq_operator.runtime.readiness import Readiness
 from smq_proto.v1 import groups_pb2
+from smq_proto.wire import loss_to_pb
 
 HEARTBEAT_MS = 1000
 # The name that the leader gives has that of the group in it.
@@ -80,14 +81,12 @@ class GroupService:
         return groups_pb2.GroupPositions(
             positions=await self.groups.positions(request.topic, request.group),
             lost=[
-                groups_pb2.GroupPositions.Loss(
-                    segment=segment.name, start=start, stop=segment.end, acknowledged=acknowledged
-                )
-                for segment, start, acknowledged in lost
+                groups_pb2.GroupPositions.SegmentLoss(segment=name, loss=loss_to_pb(loss), acknowledged=acknowledged)
+                for name, loss, acknowledged in lost
             ],
             lost_with_replicas=[
-                groups_pb2.GroupPositions.Loss(segment=name, start=it.first, stop=it.upto, at_least=it.open_ended)
-                for name, it in await self.losses.with_replicas(request.topic, request.group)
+                groups_pb2.GroupPositions.SegmentLoss(segment=name, loss=loss_to_pb(loss))
+                for name, loss in await self.losses.with_replicas(request.topic, request.group)
             ],
         )
 

@@ -99,7 +99,7 @@ def _seal_from_filer(
     schema = chunk_schema(schema_of(version, layout, topic.spec.schema).columns)
     tail = chain_sealer.UnsealedTail(chain.snapshot_hint(), uninherited=step.predecessors)
     steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
-        step.segment, tail, known_watermark=_acked_upto(store, topic, step), open_ended=step.open_ended
+        step.segment, tail, known_watermark=_acked_upto(store, topic, step), at_least=step.at_least
     )
     reply: ChunkInfo | bool | None = None
     try:
@@ -121,7 +121,7 @@ def _seal_from_filer(
 
 def _acked_upto(store: Store, topic: Topic, step: SealFromFiler) -> int | None:
     """Up to where messages are known to be acked: by replicas' reports, and by what groups have committed."""
-    if not step.open_ended:
+    if not step.at_least:
         return step.known_watermark
     committed = group_positions.highest_positions(store, topic.name, topic.uid).get(step.segment)
     return max((it for it in (step.known_watermark, committed) if it is not None), default=None)

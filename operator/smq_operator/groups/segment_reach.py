@@ -55,7 +55,7 @@ class SegmentReach:
         lost, a position beyond the end shows how many.
         """
         reach = await self.upto(managed, positions)
-        nodes, lossy = managed.nodes(), managed.lost_ranges()
+        nodes, lossy = managed.nodes(), managed.losses()
         known = {s: offset for s, offset in positions.items() if s in nodes and s not in lossy}
         problems = impossible_positions(managed.name, nodes, known, reach)
         if problems:

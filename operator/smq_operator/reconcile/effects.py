@@ -284,7 +284,7 @@ def _read(
             raise topic_traces.missing(page, "segments have left its layout")
         sealed_index.create_first_page(store, topic.name, topic.uid, retry_policy)
     committed = _committed(store, topic, index.entries) if first else {}
-    if any(entry.lost is not None and committed.get(entry.name, 0) > entry.lost.upto for entry in index.entries):
+    if any(entry.lost is not None and committed.get(entry.name, 0) > entry.lost.stop for entry in index.entries):
         sealed_index.raise_losses(store, topic.name, topic.uid, committed, retry_policy)
         index = sealed_index.load(store, topic.name, topic.uid)
     return found, index

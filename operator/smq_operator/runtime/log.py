@@ -7,7 +7,7 @@ import sys
 
 import structlog
 
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_storage.process.log_bounds import bound_fields
 from smq_storage.process.log_names import NamedLoggerFactory
 
@@ -35,8 +35,8 @@ def configure(level: str = "info") -> None:
     )
 
 
-def lost_fields(lost: LostRange | None) -> dict[str, int | bool]:
-    """A lost range as the fields of a log line; none if nothing is lost."""
+def lost_fields(lost: Loss | None) -> dict[str, int | bool]:
+    """A loss as the fields of a log line; none if nothing is lost."""
     if lost is None:
         return {}
-    return {"lost_from": lost.first, "lost_to": lost.upto, "lost_open_ended": lost.open_ended}
+    return {"lost_start": lost.start, "lost_stop": lost.stop, "lost_at_least": lost.at_least}

@@ -16,8 +16,18 @@ class Replica(_message.Message):
     address: str
     def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
+class Loss(_message.Message):
+    __slots__ = ("start", "stop", "at_least")
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    stop: int
+    at_least: bool
+    def __init__(self, start: _Optional[int] = ..., stop: _Optional[int] = ..., at_least: _Optional[bool] = ...) -> None: ...
+
 class Segment(_message.Message):
-    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to", "lost_open_ended", "schema_version", "manifest")
+    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost", "schema_version", "manifest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -33,9 +43,7 @@ class Segment(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     SEALED_AT_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
-    LOST_FROM_FIELD_NUMBER: _ClassVar[int]
-    LOST_TO_FIELD_NUMBER: _ClassVar[int]
-    LOST_OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -53,12 +61,10 @@ class Segment(_message.Message):
     end: int
     sealed_at: int
     bytes: int
-    lost_from: int
-    lost_to: int
-    lost_open_ended: bool
+    lost: Loss
     schema_version: int
     manifest: str
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., lost_open_ended: _Optional[bool] = ..., schema_version: _Optional[int] = ..., manifest: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., schema_version: _Optional[int] = ..., manifest: _Optional[str] = ...) -> None: ...
 
 class TopicSchema(_message.Message):
     __slots__ = ("version", "columns", "dropped")
@@ -148,7 +154,7 @@ class InheritedProducers(_message.Message):
     def __init__(self, producers: _Optional[_Mapping[str, ProducerState]] = ...) -> None: ...
 
 class SealOutcome(_message.Message):
-    __slots__ = ("segment", "end", "producers", "lost_from", "lost_to", "successors", "forgotten_upto", "uninherited", "lost_open_ended")
+    __slots__ = ("segment", "end", "producers", "lost", "successors", "forgotten_upto", "uninherited")
     class ProducersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -159,22 +165,18 @@ class SealOutcome(_message.Message):
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
-    LOST_FROM_FIELD_NUMBER: _ClassVar[int]
-    LOST_TO_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_UPTO_FIELD_NUMBER: _ClassVar[int]
     UNINHERITED_FIELD_NUMBER: _ClassVar[int]
-    LOST_OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
     segment: str
     end: int
     producers: _containers.MessageMap[str, ProducerState]
-    lost_from: int
-    lost_to: int
+    lost: Loss
     successors: _containers.RepeatedCompositeFieldContainer[Segment]
     forgotten_upto: int
     uninherited: _containers.RepeatedScalarFieldContainer[str]
-    lost_open_ended: bool
-    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., forgotten_upto: _Optional[int] = ..., uninherited: _Optional[_Iterable[str]] = ..., lost_open_ended: _Optional[bool] = ...) -> None: ...
+    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., forgotten_upto: _Optional[int] = ..., uninherited: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("code", "message", "details")

@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
+from smq_proto.v1 import data_pb2 as smq_dot_v1_dot_data__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13smq/v1/groups.proto\x12\x06smq.v1\x1a\x1bgoogle/protobuf/empty.proto\"\xc3\x02\n\x10JoinGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\r\n\x05start\x18\x04 \x01(\t\x12\x12\n\ngeneration\x18\x05 \x01(\x04\x12\x45\n\x0fstart_positions\x18\x06 \x03(\x0b\x32,.smq.v1.JoinGroupRequest.StartPositionsEntry\x12\x32\n\x05\x65nded\x18\x07 \x03(\x0b\x32#.smq.v1.JoinGroupRequest.EndedEntry\x1a\x35\n\x13StartPositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a,\n\nEndedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xc7\x01\n\x0fGroupAssignment\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x39\n\tpositions\x18\x03 \x03(\x0b\x32&.smq.v1.GroupAssignment.PositionsEntry\x12\x14\n\x0cheartbeat_ms\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\t\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"A\n\x11LeaveGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\"\xd8\x02\n\x16\x43ommitPositionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12@\n\tpositions\x18\x05 \x03(\x0b\x32-.smq.v1.CommitPositionsRequest.PositionsEntry\x12\x45\n\x0cknown_losses\x18\x06 \x03(\x0b\x32/.smq.v1.CommitPositionsRequest.KnownLossesEntry\x12\r\n\x05\x65poch\x18\x07 \x01(\t\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x32\n\x10KnownLossesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"3\n\x13GetPositionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\xbe\x02\n\x0eGroupPositions\x12\x38\n\tpositions\x18\x01 \x03(\x0b\x32%.smq.v1.GroupPositions.PositionsEntry\x12)\n\x04lost\x18\x02 \x03(\x0b\x32\x1b.smq.v1.GroupPositions.Loss\x12\x37\n\x12lost_with_replicas\x18\x03 \x03(\x0b\x32\x1b.smq.v1.GroupPositions.Loss\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\\\n\x04Loss\x12\x0f\n\x07segment\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x0c\n\x04stop\x18\x03 \x01(\x04\x12\x14\n\x0c\x61\x63knowledged\x18\x04 \x01(\x08\x12\x10\n\x08\x61t_least\x18\x05 \x01(\x08\"\xc5\x01\n\x13SetPositionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12=\n\tpositions\x18\x03 \x03(\x0b\x32*.smq.v1.SetPositionsRequest.PositionsEntry\x12\x0e\n\x06\x63reate\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xfc\x01\n\x11SetPositionsReply\x12\x35\n\x06\x62\x65\x66ore\x18\x01 \x03(\x0b\x32%.smq.v1.SetPositionsReply.BeforeEntry\x12;\n\tpositions\x18\x02 \x03(\x0b\x32(.smq.v1.SetPositionsReply.PositionsEntry\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x1a-\n\x0b\x42\x65\x66oreEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\"\n\x11ListGroupsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\xfc\x03\n\tGroupList\x12\'\n\x06groups\x18\x01 \x03(\x0b\x32\x17.smq.v1.GroupList.Group\x1a\xdd\x02\n\x05Group\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07members\x18\x03 \x03(\t\x12\x39\n\tpositions\x18\x04 \x03(\x0b\x32&.smq.v1.GroupList.Group.PositionsEntry\x12\x12\n\nunreadable\x18\x05 \x01(\x08\x12\x10\n\x03lag\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0blag_seconds\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12.\n\x08segments\x18\x08 \x03(\x0b\x32\x1c.smq.v1.GroupList.SegmentLag\x12\x14\n\x0c\x63ommitted_at\x18\t \x01(\x03\x12\x16\n\x0elast_active_at\x18\n \x01(\x03\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\x06\n\x04_lagB\x0e\n\x0c_lag_seconds\x1a\x66\n\nSegmentLag\x12\x0f\n\x07segment\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x04\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x18\n\x10waits_for_commit\x18\x05 \x01(\x08\x32\xe0\x03\n\x06Groups\x12>\n\tJoinGroup\x12\x18.smq.v1.JoinGroupRequest\x1a\x17.smq.v1.GroupAssignment\x12?\n\nLeaveGroup\x12\x19.smq.v1.LeaveGroupRequest\x1a\x16.google.protobuf.Empty\x12I\n\x0f\x43ommitPositions\x12\x1e.smq.v1.CommitPositionsRequest\x1a\x16.google.protobuf.Empty\x12\x43\n\x0cGetPositions\x12\x1b.smq.v1.GetPositionsRequest\x1a\x16.smq.v1.GroupPositions\x12\x46\n\x0cSetPositions\x12\x1b.smq.v1.SetPositionsRequest\x1a\x19.smq.v1.SetPositionsReply\x12\x41\n\x0b\x44\x65leteGroup\x12\x1a.smq.v1.DeleteGroupRequest\x1a\x16.google.protobuf.Empty\x12:\n\nListGroups\x12\x19.smq.v1.ListGroupsRequest\x1a\x11.smq.v1.GroupListb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13smq/v1/groups.proto\x12\x06smq.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x11smq/v1/data.proto\"\xc3\x02\n\x10JoinGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\r\n\x05start\x18\x04 \x01(\t\x12\x12\n\ngeneration\x18\x05 \x01(\x04\x12\x45\n\x0fstart_positions\x18\x06 \x03(\x0b\x32,.smq.v1.JoinGroupRequest.StartPositionsEntry\x12\x32\n\x05\x65nded\x18\x07 \x03(\x0b\x32#.smq.v1.JoinGroupRequest.EndedEntry\x1a\x35\n\x13StartPositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a,\n\nEndedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xc7\x01\n\x0fGroupAssignment\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x39\n\tpositions\x18\x03 \x03(\x0b\x32&.smq.v1.GroupAssignment.PositionsEntry\x12\x14\n\x0cheartbeat_ms\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\t\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"A\n\x11LeaveGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\"\xd8\x02\n\x16\x43ommitPositionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12@\n\tpositions\x18\x05 \x03(\x0b\x32-.smq.v1.CommitPositionsRequest.PositionsEntry\x12\x45\n\x0cknown_losses\x18\x06 \x03(\x0b\x32/.smq.v1.CommitPositionsRequest.KnownLossesEntry\x12\r\n\x05\x65poch\x18\x07 \x01(\t\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x32\n\x10KnownLossesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"3\n\x13GetPositionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\xc0\x02\n\x0eGroupPositions\x12\x38\n\tpositions\x18\x01 \x03(\x0b\x32%.smq.v1.GroupPositions.PositionsEntry\x12\x30\n\x04lost\x18\x02 \x03(\x0b\x32\".smq.v1.GroupPositions.SegmentLoss\x12>\n\x12lost_with_replicas\x18\x03 \x03(\x0b\x32\".smq.v1.GroupPositions.SegmentLoss\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1aP\n\x0bSegmentLoss\x12\x0f\n\x07segment\x18\x01 \x01(\t\x12\x1a\n\x04loss\x18\x02 \x01(\x0b\x32\x0c.smq.v1.Loss\x12\x14\n\x0c\x61\x63knowledged\x18\x03 \x01(\x08\"\xc5\x01\n\x13SetPositionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12=\n\tpositions\x18\x03 \x03(\x0b\x32*.smq.v1.SetPositionsRequest.PositionsEntry\x12\x0e\n\x06\x63reate\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xfc\x01\n\x11SetPositionsReply\x12\x35\n\x06\x62\x65\x66ore\x18\x01 \x03(\x0b\x32%.smq.v1.SetPositionsReply.BeforeEntry\x12;\n\tpositions\x18\x02 \x03(\x0b\x32(.smq.v1.SetPositionsReply.PositionsEntry\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x1a-\n\x0b\x42\x65\x66oreEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\"\n\x11ListGroupsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\xfc\x03\n\tGroupList\x12\'\n\x06groups\x18\x01 \x03(\x0b\x32\x17.smq.v1.GroupList.Group\x1a\xdd\x02\n\x05Group\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07members\x18\x03 \x03(\t\x12\x39\n\tpositions\x18\x04 \x03(\x0b\x32&.smq.v1.GroupList.Group.PositionsEntry\x12\x12\n\nunreadable\x18\x05 \x01(\x08\x12\x10\n\x03lag\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0blag_seconds\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12.\n\x08segments\x18\x08 \x03(\x0b\x32\x1c.smq.v1.GroupList.SegmentLag\x12\x14\n\x0c\x63ommitted_at\x18\t \x01(\x03\x12\x16\n\x0elast_active_at\x18\n \x01(\x03\x1a\x30\n\x0ePositionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\x06\n\x04_lagB\x0e\n\x0c_lag_seconds\x1a\x66\n\nSegmentLag\x12\x0f\n\x07segment\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x04\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x18\n\x10waits_for_commit\x18\x05 \x01(\x08\x32\xe0\x03\n\x06Groups\x12>\n\tJoinGroup\x12\x18.smq.v1.JoinGroupRequest\x1a\x17.smq.v1.GroupAssignment\x12?\n\nLeaveGroup\x12\x19.smq.v1.LeaveGroupRequest\x1a\x16.google.protobuf.Empty\x12I\n\x0f\x43ommitPositions\x12\x1e.smq.v1.CommitPositionsRequest\x1a\x16.google.protobuf.Empty\x12\x43\n\x0cGetPositions\x12\x1b.smq.v1.GetPositionsRequest\x1a\x16.smq.v1.GroupPositions\x12\x46\n\x0cSetPositions\x12\x1b.smq.v1.SetPositionsRequest\x1a\x19.smq.v1.SetPositionsReply\x12\x41\n\x0b\x44\x65leteGroup\x12\x1a.smq.v1.DeleteGroupRequest\x1a\x16.google.protobuf.Empty\x12:\n\nListGroups\x12\x19.smq.v1.ListGroupsRequest\x1a\x11.smq.v1.GroupListb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,54 +53,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETPOSITIONSREPLY_POSITIONSENTRY']._serialized_options = b'8\001'
   _globals['_GROUPLIST_GROUP_POSITIONSENTRY']._loaded_options = None
   _globals['_GROUPLIST_GROUP_POSITIONSENTRY']._serialized_options = b'8\001'
-  _globals['_JOINGROUPREQUEST']._serialized_start=61
-  _globals['_JOINGROUPREQUEST']._serialized_end=384
-  _globals['_JOINGROUPREQUEST_STARTPOSITIONSENTRY']._serialized_start=285
-  _globals['_JOINGROUPREQUEST_STARTPOSITIONSENTRY']._serialized_end=338
-  _globals['_JOINGROUPREQUEST_ENDEDENTRY']._serialized_start=340
-  _globals['_JOINGROUPREQUEST_ENDEDENTRY']._serialized_end=384
-  _globals['_GROUPASSIGNMENT']._serialized_start=387
-  _globals['_GROUPASSIGNMENT']._serialized_end=586
-  _globals['_GROUPASSIGNMENT_POSITIONSENTRY']._serialized_start=538
-  _globals['_GROUPASSIGNMENT_POSITIONSENTRY']._serialized_end=586
-  _globals['_LEAVEGROUPREQUEST']._serialized_start=588
-  _globals['_LEAVEGROUPREQUEST']._serialized_end=653
-  _globals['_COMMITPOSITIONSREQUEST']._serialized_start=656
-  _globals['_COMMITPOSITIONSREQUEST']._serialized_end=1000
-  _globals['_COMMITPOSITIONSREQUEST_POSITIONSENTRY']._serialized_start=538
-  _globals['_COMMITPOSITIONSREQUEST_POSITIONSENTRY']._serialized_end=586
-  _globals['_COMMITPOSITIONSREQUEST_KNOWNLOSSESENTRY']._serialized_start=950
-  _globals['_COMMITPOSITIONSREQUEST_KNOWNLOSSESENTRY']._serialized_end=1000
-  _globals['_GETPOSITIONSREQUEST']._serialized_start=1002
-  _globals['_GETPOSITIONSREQUEST']._serialized_end=1053
-  _globals['_GROUPPOSITIONS']._serialized_start=1056
-  _globals['_GROUPPOSITIONS']._serialized_end=1374
-  _globals['_GROUPPOSITIONS_POSITIONSENTRY']._serialized_start=538
-  _globals['_GROUPPOSITIONS_POSITIONSENTRY']._serialized_end=586
-  _globals['_GROUPPOSITIONS_LOSS']._serialized_start=1282
-  _globals['_GROUPPOSITIONS_LOSS']._serialized_end=1374
-  _globals['_SETPOSITIONSREQUEST']._serialized_start=1377
-  _globals['_SETPOSITIONSREQUEST']._serialized_end=1574
-  _globals['_SETPOSITIONSREQUEST_POSITIONSENTRY']._serialized_start=538
-  _globals['_SETPOSITIONSREQUEST_POSITIONSENTRY']._serialized_end=586
-  _globals['_SETPOSITIONSREPLY']._serialized_start=1577
-  _globals['_SETPOSITIONSREPLY']._serialized_end=1829
-  _globals['_SETPOSITIONSREPLY_BEFOREENTRY']._serialized_start=1734
-  _globals['_SETPOSITIONSREPLY_BEFOREENTRY']._serialized_end=1779
-  _globals['_SETPOSITIONSREPLY_POSITIONSENTRY']._serialized_start=538
-  _globals['_SETPOSITIONSREPLY_POSITIONSENTRY']._serialized_end=586
-  _globals['_DELETEGROUPREQUEST']._serialized_start=1831
-  _globals['_DELETEGROUPREQUEST']._serialized_end=1881
-  _globals['_LISTGROUPSREQUEST']._serialized_start=1883
-  _globals['_LISTGROUPSREQUEST']._serialized_end=1917
-  _globals['_GROUPLIST']._serialized_start=1920
-  _globals['_GROUPLIST']._serialized_end=2428
-  _globals['_GROUPLIST_GROUP']._serialized_start=1975
-  _globals['_GROUPLIST_GROUP']._serialized_end=2324
-  _globals['_GROUPLIST_GROUP_POSITIONSENTRY']._serialized_start=538
-  _globals['_GROUPLIST_GROUP_POSITIONSENTRY']._serialized_end=586
-  _globals['_GROUPLIST_SEGMENTLAG']._serialized_start=2326
-  _globals['_GROUPLIST_SEGMENTLAG']._serialized_end=2428
-  _globals['_GROUPS']._serialized_start=2431
-  _globals['_GROUPS']._serialized_end=2911
+  _globals['_JOINGROUPREQUEST']._serialized_start=80
+  _globals['_JOINGROUPREQUEST']._serialized_end=403
+  _globals['_JOINGROUPREQUEST_STARTPOSITIONSENTRY']._serialized_start=304
+  _globals['_JOINGROUPREQUEST_STARTPOSITIONSENTRY']._serialized_end=357
+  _globals['_JOINGROUPREQUEST_ENDEDENTRY']._serialized_start=359
+  _globals['_JOINGROUPREQUEST_ENDEDENTRY']._serialized_end=403
+  _globals['_GROUPASSIGNMENT']._serialized_start=406
+  _globals['_GROUPASSIGNMENT']._serialized_end=605
+  _globals['_GROUPASSIGNMENT_POSITIONSENTRY']._serialized_start=557
+  _globals['_GROUPASSIGNMENT_POSITIONSENTRY']._serialized_end=605
+  _globals['_LEAVEGROUPREQUEST']._serialized_start=607
+  _globals['_LEAVEGROUPREQUEST']._serialized_end=672
+  _globals['_COMMITPOSITIONSREQUEST']._serialized_start=675
+  _globals['_COMMITPOSITIONSREQUEST']._serialized_end=1019
+  _globals['_COMMITPOSITIONSREQUEST_POSITIONSENTRY']._serialized_start=557
+  _globals['_COMMITPOSITIONSREQUEST_POSITIONSENTRY']._serialized_end=605
+  _globals['_COMMITPOSITIONSREQUEST_KNOWNLOSSESENTRY']._serialized_start=969
+  _globals['_COMMITPOSITIONSREQUEST_KNOWNLOSSESENTRY']._serialized_end=1019
+  _globals['_GETPOSITIONSREQUEST']._serialized_start=1021
+  _globals['_GETPOSITIONSREQUEST']._serialized_end=1072
+  _globals['_GROUPPOSITIONS']._serialized_start=1075
+  _globals['_GROUPPOSITIONS']._serialized_end=1395
+  _globals['_GROUPPOSITIONS_POSITIONSENTRY']._serialized_start=557
+  _globals['_GROUPPOSITIONS_POSITIONSENTRY']._serialized_end=605
+  _globals['_GROUPPOSITIONS_SEGMENTLOSS']._serialized_start=1315
+  _globals['_GROUPPOSITIONS_SEGMENTLOSS']._serialized_end=1395
+  _globals['_SETPOSITIONSREQUEST']._serialized_start=1398
+  _globals['_SETPOSITIONSREQUEST']._serialized_end=1595
+  _globals['_SETPOSITIONSREQUEST_POSITIONSENTRY']._serialized_start=557
+  _globals['_SETPOSITIONSREQUEST_POSITIONSENTRY']._serialized_end=605
+  _globals['_SETPOSITIONSREPLY']._serialized_start=1598
+  _globals['_SETPOSITIONSREPLY']._serialized_end=1850
+  _globals['_SETPOSITIONSREPLY_BEFOREENTRY']._serialized_start=1755
+  _globals['_SETPOSITIONSREPLY_BEFOREENTRY']._serialized_end=1800
+  _globals['_SETPOSITIONSREPLY_POSITIONSENTRY']._serialized_start=557
+  _globals['_SETPOSITIONSREPLY_POSITIONSENTRY']._serialized_end=605
+  _globals['_DELETEGROUPREQUEST']._serialized_start=1852
+  _globals['_DELETEGROUPREQUEST']._serialized_end=1902
+  _globals['_LISTGROUPSREQUEST']._serialized_start=1904
+  _globals['_LISTGROUPSREQUEST']._serialized_end=1938
+  _globals['_GROUPLIST']._serialized_start=1941
+  _globals['_GROUPLIST']._serialized_end=2449
+  _globals['_GROUPLIST_GROUP']._serialized_start=1996
+  _globals['_GROUPLIST_GROUP']._serialized_end=2345
+  _globals['_GROUPLIST_GROUP_POSITIONSENTRY']._serialized_start=557
+  _globals['_GROUPLIST_GROUP_POSITIONSENTRY']._serialized_end=605
+  _globals['_GROUPLIST_SEGMENTLAG']._serialized_start=2347
+  _globals['_GROUPLIST_SEGMENTLAG']._serialized_end=2449
+  _globals['_GROUPS']._serialized_start=2452
+  _globals['_GROUPS']._serialized_end=2932
 # @@protoc_insertion_point(module_scope)

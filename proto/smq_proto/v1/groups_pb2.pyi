@@ -1,4 +1,5 @@
 from google.protobuf import empty_pb2 as _empty_pb2
+from smq_proto.v1 import data_pb2 as _data_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -119,26 +120,22 @@ class GroupPositions(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
-    class Loss(_message.Message):
-        __slots__ = ("segment", "start", "stop", "acknowledged", "at_least")
+    class SegmentLoss(_message.Message):
+        __slots__ = ("segment", "loss", "acknowledged")
         SEGMENT_FIELD_NUMBER: _ClassVar[int]
-        START_FIELD_NUMBER: _ClassVar[int]
-        STOP_FIELD_NUMBER: _ClassVar[int]
+        LOSS_FIELD_NUMBER: _ClassVar[int]
         ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
-        AT_LEAST_FIELD_NUMBER: _ClassVar[int]
         segment: str
-        start: int
-        stop: int
+        loss: _data_pb2.Loss
         acknowledged: bool
-        at_least: bool
-        def __init__(self, segment: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., acknowledged: _Optional[bool] = ..., at_least: _Optional[bool] = ...) -> None: ...
+        def __init__(self, segment: _Optional[str] = ..., loss: _Optional[_Union[_data_pb2.Loss, _Mapping]] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     LOST_WITH_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.ScalarMap[str, int]
-    lost: _containers.RepeatedCompositeFieldContainer[GroupPositions.Loss]
-    lost_with_replicas: _containers.RepeatedCompositeFieldContainer[GroupPositions.Loss]
-    def __init__(self, positions: _Optional[_Mapping[str, int]] = ..., lost: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ..., lost_with_replicas: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ...) -> None: ...
+    lost: _containers.RepeatedCompositeFieldContainer[GroupPositions.SegmentLoss]
+    lost_with_replicas: _containers.RepeatedCompositeFieldContainer[GroupPositions.SegmentLoss]
+    def __init__(self, positions: _Optional[_Mapping[str, int]] = ..., lost: _Optional[_Iterable[_Union[GroupPositions.SegmentLoss, _Mapping]]] = ..., lost_with_replicas: _Optional[_Iterable[_Union[GroupPositions.SegmentLoss, _Mapping]]] = ...) -> None: ...
 
 class SetPositionsRequest(_message.Message):
     __slots__ = ("topic", "group", "positions", "create", "dry_run")

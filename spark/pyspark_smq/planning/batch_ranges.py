@@ -111,7 +111,7 @@ def _lost(entry: SealedSegment) -> DataLost:
     return DataLost(
         f"{entry.name} has lost messages with all of its replicas: {lost}",
         segment=entry.name,
-        start=lost.first,
-        stop=lost.upto,
-        at_least=lost.open_ended,
+        start=lost.start,
+        stop=lost.stop,
+        at_least=lost.at_least,
     )

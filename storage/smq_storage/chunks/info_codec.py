@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 from smq_core.model.compacted_rows import CompactedRows
 from smq_core.model.entities import ChunkInfo, Producers, ProducerState
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.model.reference import Reference
 from smq_storage.object_store.json_codec import from_json, to_json
 
@@ -20,7 +20,7 @@ _StoredState = tuple[int, int, str, int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _StoredInfo:
-    """ChunkInfo with the states of producers as arrays, and a lost range as its offsets and a flag."""
+    """ChunkInfo with the states of producers as arrays."""
 
     segment: str
     first: int
@@ -29,13 +29,12 @@ class _StoredInfo:
     nonce: str
     sealed: bool = False
     producers: dict[str, _StoredState] = field(default_factory=dict)
-    lost: tuple[int, int] | None = None
+    lost: Loss | None = None
     upload: str | None = None
     snapshot_at: int | None = None
     forgotten: tuple[str, ...] = ()
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
-    lost_open_ended: bool = False
     schema_version: int = 0
     reference: Reference | None = None
     appended: int | None = None
@@ -43,21 +42,13 @@ class _StoredInfo:
     compacted: CompactedRows | None = None
 
 
-_COPIED = [f.name for f in fields(_StoredInfo) if f.name not in ("producers", "lost", "lost_open_ended")]
+_COPIED = [f.name for f in fields(_StoredInfo) if f.name != "producers"]
 
 
 def encode_info(info: ChunkInfo) -> bytes:
     copied = {name: getattr(info, name) for name in _COPIED}
     producers = {name: _pack(state) for name, state in info.producers.items()}
-    lost = info.lost
-    return to_json(
-        _StoredInfo(
-            **copied,
-            producers=producers,
-            lost=(lost.first, lost.upto) if lost is not None else None,
-            lost_open_ended=lost is not None and lost.open_ended,
-        )
-    )
+    return to_json(_StoredInfo(**copied, producers=producers))
 
 
 def decode_info_json(text: bytes) -> ChunkInfo:
@@ -65,8 +56,7 @@ def decode_info_json(text: bytes) -> ChunkInfo:
     stored = from_json(_StoredInfo, text)
     copied = {name: getattr(stored, name) for name in _COPIED}
     producers: Producers = {name: _unpack(state) for name, state in stored.producers.items()}
-    lost = LostRange(*stored.lost, stored.lost_open_ended) if stored.lost is not None else None
-    return ChunkInfo(**copied, producers=producers, lost=lost)
+    return ChunkInfo(**copied, producers=producers)
 
 
 def _pack(state: ProducerState) -> _StoredState:

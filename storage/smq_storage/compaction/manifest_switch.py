@@ -62,6 +62,7 @@ def write_next_manifest(
     """
     manifest = load_manifest(store, segment)
     if manifest is None:
+        assert segment.end is not None, "only sealed segments have manifests"
         raise DataLost(
             f"the manifest of {segment.name} is gone, because retention removed the segment meanwhile",
             segment=segment.name,

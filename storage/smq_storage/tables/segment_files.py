@@ -65,7 +65,7 @@ def load_manifest(store: Store, segment: StoredSegment) -> SegmentManifest | Non
     return manifest
 
 
-def lost_file(path: str, segment: str, start: int, stop: int | None) -> DataLost:
+def lost_file(path: str, segment: str, start: int, stop: int) -> DataLost:
     """The error for a file that is gone, with the offsets that are missing."""
     return DataLost(
         f"the file {path} is gone, with the messages of {segment} from offset {start} on: "

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.loss import Loss
 from smq_proto.v1 import admin_pb2
+from smq_proto.wire import loss_from_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from support.data.segment_writer import sealed_segments, write
@@ -75,7 +77,7 @@ def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
     entry = sealed_segments(leader, segment.name)
     assert (entry.end, entry.sealed_because) == (100, "Failover")
     assert entry.bytes > 0
-    assert not entry.HasField("lost_from")
+    assert not entry.HasField("lost")
     if rank == 1:
         assert producer.wait_sealed().end == 100
     producer.close()
@@ -95,7 +97,7 @@ def test_all_replicas_killed_at_once_without_journals_are_proved_gone_and_the_lo
     for replica in segment.replicas:
         leader.kill_broker(replica.broker)
     entry = sealed_segments(leader, segment.name)
-    assert (entry.end, entry.lost_from, entry.lost_to, entry.lost_open_ended) == (0, 0, 50, True)
+    assert (entry.end, loss_from_pb(entry.lost)) == (0, Loss(0, 50, at_least=True))
     loss = leader.condition("t", "DataLoss")
     assert loss.status == "True" and f"{segment.name}: offsets 0 to at least 50" in loss.message
     leader.wait_until_open(without=segment.replicas[0].incarnation)

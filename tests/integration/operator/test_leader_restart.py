@@ -70,7 +70,7 @@ def test_the_journal_of_a_broker_that_died_without_a_leader_is_sealed(leader: Le
         leader.kill_broker(replica.broker)
     leader.start()
     entry = sealed_segments(leader, segment.name)
-    assert (entry.end, entry.HasField("lost_from")) == (10, False)
+    assert (entry.end, entry.HasField("lost")) == (10, False)
 
 
 @pytest.mark.slow

@@ -277,8 +277,8 @@ MUTATIONS = (
         "report_less_than_a_reader_had",
         "The range of a loss contains what the reader had from the tail, so it can tell what comes again.",
         "client/smq/consuming/reader_losses.py",
-        "return FetchedLoss(lost.first, max(lost.upto, position), lost.open_ended)",
-        "return FetchedLoss(lost.first, lost.upto, lost.open_ended)",
+        "return replace(lost, stop=max(lost.stop, position))",
+        "return lost",
         (f"{TEST_LOSSES}::test_a_reader_learns_that_a_loss_covers_what_it_had_from_the_tail_before_it_gets_it_again",),
     ),
     Mutation(

@@ -468,8 +468,8 @@ MUTATIONS = (
         "report_a_lost_upload_without_its_name",
         "The loss of an upload names the file.",
         FETCH_OUTPUT,
-        "FetchedLoss(self.position, end, file=file)",
-        "FetchedLoss(self.position, end)",
+        "FetchedLoss(Loss(self.position, end), file)",
+        "FetchedLoss(Loss(self.position, end))",
         (f"{TEST_FETCHER}::test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name",),
     ),
     Mutation(

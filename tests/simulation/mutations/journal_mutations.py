@@ -10,7 +10,7 @@ from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.model import layout_transitions
-from smq_core.model.entities import Liveness
+from smq_core.model.entities import Liveness, SealedSegment
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
@@ -235,7 +235,7 @@ def a_loss_ends_at_the_known_watermark(patch: Patch) -> None:
     original = chain_sealer.seal
 
     def seal(segment: str, held: UnsealedTail, **known: Any) -> Any:
-        return original(segment, held, **(known | {"open_ended": False}))
+        return original(segment, held, **(known | {"at_least": False}))
 
     patch.setattr(chain_sealer, "seal", seal)
 
@@ -255,7 +255,12 @@ def an_incomplete_journal_hides_its_loss(patch: Patch) -> None:
 def an_index_forgets_that_a_loss_is_open_ended(patch: Patch) -> None:
     """The index reports the loss that the seal chunk has."""
     original = layout_transitions.sealed_entry
-    patch.setattr(layout_transitions, "sealed_entry", lambda *seal: replace(original(*seal), lost_open_ended=False))
+
+    def with_an_end(*seal: Any) -> SealedSegment:
+        entry = original(*seal)
+        return entry if entry.lost is None else replace(entry, lost=replace(entry.lost, at_least=False))
+
+    patch.setattr(layout_transitions, "sealed_entry", with_an_end)
 
 
 @mutation
@@ -263,7 +268,7 @@ def a_possible_loss_of_a_segment_that_has_all(patch: Patch) -> None:
     """A seal reports a loss only if nobody has all."""
     original = chain_sealer.seal
     patch.setattr(
-        chain_sealer, "seal", lambda segment, held, **known: original(segment, held, **(known | {"open_ended": True}))
+        chain_sealer, "seal", lambda segment, held, **known: original(segment, held, **(known | {"at_least": True}))
     )
 
 

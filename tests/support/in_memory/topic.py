@@ -30,7 +30,7 @@ from smq_core.model.entities import (
     segment_name,
 )
 from smq_core.model.keyspace import KeyRange
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_proto.v1 import groups_pb2
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
@@ -140,7 +140,7 @@ class TopicInMemory:
         self.chain(segment).put(info, [], chunk_schema())
         return paths.uploaded_file("uid", upload.name)
 
-    def put_seal(self, segment: Segment, end: int, lost: LostRange | None = None) -> None:
+    def put_seal(self, segment: Segment, end: int, lost: Loss | None = None) -> None:
         self.chain(segment).put_seal(ChunkInfo(segment.name, end, 0, "w", "seal", sealed=True, lost=lost))
 
     def name_manifest(self, segment: Segment) -> str:
@@ -171,8 +171,8 @@ class GroupInMemory:
     """What the next calls of a method raise, in order."""
     calls: list[tuple[str, Any]] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
-    lost: list[groups_pb2.GroupPositions.Loss] = field(default_factory=list)
-    lost_with_replicas: list[groups_pb2.GroupPositions.Loss] = field(default_factory=list)
+    lost: list[groups_pb2.GroupPositions.SegmentLoss] = field(default_factory=list)
+    lost_with_replicas: list[groups_pb2.GroupPositions.SegmentLoss] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()

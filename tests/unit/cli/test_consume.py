@@ -26,9 +26,9 @@ from smq.cli.files.message_writer import MessageWriter
 from smq.cli.files.parquet_parts import ParquetParts
 from smq.cli.files.sinks import Offsets, Shown, Sink, open_sink
 from smq.cli.times import parse_time
-from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import data_lost
 from smq_core.errors import InvalidRequest
+from smq_core.model.loss import Loss
 from support.in_memory.topic import rows_of
 from support.waiting import HANG_GUARD
 
@@ -338,7 +338,7 @@ class LosingConsumer:
         if isinstance(found, int):
             return Batch(rows_of(3), SEGMENT, found, {SEGMENT: found + 3})
         if found == "gone" and self.options["on_loss"] == "fail":
-            raise data_lost(SEGMENT, FetchedLoss(3, 6))
+            raise data_lost(SEGMENT, Loss(3, 6))
         return self.poll(timeout) if found == "gone" else None
 
 

@@ -7,6 +7,7 @@ import pytest
 from smq import SegmentInfo, TopicInfo
 from smq.cli.commands.segments import find_segments, format_loss
 from smq_core.errors import UnknownSegment
+from smq_core.model.loss import Loss
 
 
 def segment(
@@ -82,12 +83,12 @@ def test_a_segment_that_is_not_there_is_answered_with_those_that_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "at_least", "text"),
+    ("lost", "text"),
     [
-        ((10, 20), False, "lost 10-20"),
-        ((10, 20), True, "lost 10-20 or more"),
-        ((10, 10), True, "possibly lost from 10 on"),
+        (Loss(10, 20), "lost 10-20"),
+        (Loss(10, 20, at_least=True), "lost 10-20 or more"),
+        (Loss(10, 10, at_least=True), "possibly lost from 10 on"),
     ],
 )
-def test_a_loss_says_how_much_is_known(lost: tuple[int, int], at_least: bool, text: str) -> None:
-    assert format_loss(lost, at_least) == text
+def test_a_loss_says_how_much_is_known(lost: Loss, text: str) -> None:
+    assert format_loss(lost) == text

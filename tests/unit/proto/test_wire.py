@@ -23,8 +23,7 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor
-from smq_core.model.lost_range import LostRange
-from smq_core.model.sealed_losses import with_lost
+from smq_core.model.loss import Loss
 from smq_proto.wire import (
     PROTOCOL,
     check_protocol,
@@ -77,19 +76,19 @@ def test_a_producer_keeps_its_state_also_if_it_was_inherited(state: ProducerStat
 
 def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
     states = {"a": ProducerState(1, 2, (5,), "i", 9), "b": ProducerState(0, 0, (1,))}
-    lost = LostRange(10, 12, open_ended=True)
+    lost = Loss(10, 12, at_least=True)
     outcome = SealOutcome("s", 10, states, lost, forgotten_upto=7, uninherited=("x", "y"))
     assert outcome_from_pb(outcome_to_pb(outcome)) == outcome
     alone = outcome_from_pb(outcome_to_pb(outcome, only="c"))
     assert (alone.producers, alone.forgotten_upto) == ({}, 7)
 
 
-@pytest.mark.parametrize("lost", [None, LostRange(100, 120), LostRange(100, 120, True), LostRange(100, 100, True)])
-def test_a_sealed_segment_keeps_its_manifest_and_what_it_lost(lost: LostRange | None) -> None:
+@pytest.mark.parametrize("lost", [None, Loss(100, 120), Loss(100, 120, True), Loss(100, 100, True)])
+def test_a_sealed_segment_keeps_its_manifest_and_what_it_lost(lost: Loss | None) -> None:
     entry = SealedSegment(
         "t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2, manifest="m.json"
     )
-    entry = with_lost(entry, lost)
+    entry = replace(entry, lost=lost)
     assert sealed_from_pb(sealed_to_pb(entry)) == entry and entry.lost == lost
 
 

@@ -12,6 +12,7 @@ from pyspark_smq.planning.batch_ranges import ranges_to_read
 from smq_core.errors import DataLost
 from smq_core.model.entities import Durability, Layout, Phase, Reason, RemovedSegment, SealedSegment, Segment
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.loss import Loss
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.tables.pinned_reads import TopicFiles
 
@@ -79,7 +80,7 @@ def test_a_start_that_retention_has_removed_is_a_loss(caplog: pytest.LogCaptureF
 
 
 def test_lost_messages_end_the_read_only_if_it_would_have_them() -> None:
-    lossy = replace(INDEX.entries[1], lost_from=20, lost_to=24)
+    lossy = replace(INDEX.entries[1], lost=Loss(20, 24))
     files = replace(FILES, index=replace(INDEX, entries=(INDEX.entries[0], lossy, INDEX.entries[2])))
     with pytest.raises(DataLost) as caught:
         ranges_to_read(files, ENDS)

@@ -17,7 +17,7 @@ from smq_storage.object_store.store import Store, StoreSettings, open_store
 from smq_storage.tables.pinned_reads import PinnedReads
 from support.data.sealed_topic import make_topic
 
-LOST = DataLost("gone", segment="t-0-16-0", start=0)
+LOST = DataLost("gone", segment="t-0-16-0", start=0, stop=1)
 
 
 class Shared:

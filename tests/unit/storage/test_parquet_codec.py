@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from smq_core.errors import CorruptChunk, SchemaMismatch
 from smq_core.model.entities import ChunkInfo, Column, ProducerState
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_storage.chunks.column_types import arrow_type
 from smq_storage.chunks.parquet_codec import (
     KEY,
@@ -101,7 +101,7 @@ def test_a_topic_schema_stands_in_the_place_of_key_and_value() -> None:
 
 def test_a_seal_chunk_has_no_rows_and_says_what_became_of_the_producers() -> None:
     seal = ChunkInfo(
-        "s", 500, 0, "w", "n", sealed=True, producers={"p": ProducerState(3, 41, (480, 490))}, lost=LostRange(500, 510)
+        "s", 500, 0, "w", "n", sealed=True, producers={"p": ProducerState(3, 41, (480, 490))}, lost=Loss(500, 510)
     )
     data = encode_chunk([], seal, chunk_schema())
     assert decode_info(data) == seal
@@ -235,7 +235,7 @@ states = st.builds(ProducerState, offsets, st.integers(-1, 2**63), increasing, s
         nonce=names,
         sealed=st.booleans(),
         producers=st.dictionaries(names, states, max_size=4),
-        lost=st.none() | st.builds(LostRange, offsets, offsets, st.booleans()),
+        lost=st.none() | st.builds(Loss, offsets, offsets, st.booleans()),
         snapshot_at=st.none() | offsets,
         forgotten=st.lists(names, max_size=3).map(tuple),
         forgotten_upto=offsets,

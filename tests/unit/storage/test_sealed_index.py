@@ -7,6 +7,7 @@ import pytest
 
 from smq_core.model.entities import Reason, RemovedSegment, SealedSegment
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.loss import Loss
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.sealed_index import PAGE_ENTRIES, IndexPage
 from smq_storage.object_store.store import Data, Store, StoredObject, open_store
@@ -151,19 +152,20 @@ def test_that_files_are_deleted_is_written_once(store: Store) -> None:
     assert sealed_index.load(store, *AT).pending_deletion == []
 
 
-def losses(store: Store) -> dict[str, tuple[int | None, int | None]]:
-    return {e.name: (e.lost_from, e.lost_to) for e in sealed_index.read(store, *AT) if e.lost_from is not None}
+def losses(store: Store) -> dict[str, Loss]:
+    return {e.name: e.lost for e in sealed_index.read(store, *AT) if e.lost is not None}
 
 
 def test_a_loss_is_only_raised(store: Store) -> None:
     sealed_index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES + 2)])
     last = f"t-{PAGE_ENTRIES + 1}"
+    one, other = Loss(100, 130, at_least=True), Loss(100, 101, at_least=True)
     raised = sealed_index.raise_losses(store, *AT, {"t-1": 130, last: 101, "t-3": 100, "t-unknown": 500})
-    assert {e.name: e.lost_to for e in raised} == {"t-1": 130, last: 101, "t-3": None}
-    assert losses(store) == {"t-1": (100, 130), last: (100, 101)}
+    assert {e.name: e.lost for e in raised} == {"t-1": one, last: other, "t-3": None}
+    assert losses(store) == {"t-1": one, last: other}
     (again,) = sealed_index.raise_losses(store, *AT, {"t-1": 120})
-    assert (again.lost_from, again.lost_to) == (100, 130), "the entry as it is now"
-    assert losses(store)["t-1"] == (100, 130)
+    assert again.lost == one, "the entry as it is now"
+    assert losses(store)["t-1"] == one
 
 
 def test_a_loss_that_is_recorded_already_writes_nothing(store: Store) -> None:
@@ -191,7 +193,7 @@ def test_leaders_that_raise_and_append_at_once_lose_nothing(store: Store) -> Non
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(leader, range(2)))
-    assert len(names(store)) == 42 and losses(store) == {"t-0": (100, 140)}
+    assert len(names(store)) == 42 and losses(store) == {"t-0": Loss(100, 140, at_least=True)}
 
 
 def manifest_of(store: Store, number: int) -> str:

@@ -14,6 +14,7 @@ from smq.cli.connection.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTim
 from smq.cli.output import formatting
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, phase, print_list
 from smq_core.errors import UnknownSegment
+from smq_core.model.loss import Loss
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:
@@ -148,15 +149,14 @@ def format_offsets(segment: SegmentInfo, ends: Mapping[str, int]) -> str:
     """The readable offsets, such as ``0-1234``; of a living segment, those so far, as far as they are known."""
     end = segment.end if segment.end is not None else ends.get(segment.name)
     text = f"0-{end}" if end is not None else "unknown"
-    return f"{text} ({format_loss(segment.lost, segment.lost_at_least)})" if segment.lost else text
+    return f"{text} ({format_loss(segment.lost)})" if segment.lost else text
 
 
-def format_loss(lost: tuple[int, int], at_least: bool) -> str:
+def format_loss(lost: Loss) -> str:
     """The lost offsets, such as ``lost 10-20``."""
-    first, upto = lost
-    if at_least and upto <= first:
-        return f"possibly lost from {first} on"
-    return f"lost {first}-{upto}{' or more' if at_least else ''}"
+    if not lost.is_certain:
+        return f"possibly lost from {lost.start} on"
+    return f"lost {lost.start}-{lost.stop}{' or more' if lost.at_least else ''}"
 
 
 def _find_segment(topics: Sequence[TopicInfo], name: str) -> tuple[str, str]:

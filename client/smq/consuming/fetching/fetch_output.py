@@ -22,7 +22,7 @@ from smq.consuming.fetching.prefetch_buffer import (
 )
 from smq.consuming.reader_losses import loss_for_reader
 from smq_core.errors import DataLost
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_storage.chunks.schemas import TIMESTAMP
 from smq_storage.uploads.large_values import LargeValue, find_large_values
 
@@ -113,22 +113,22 @@ class FetchOutput:
 
     def put_loss(self, end: int, file: str) -> bool:
         """Reports that the messages up to ``end`` are lost with a file that is gone or altered, and goes on there."""
-        if not self.put_item(FetchedLoss(self.position, end, file=file)):
+        if not self.put_item(FetchedLoss(Loss(self.position, end), file)):
             return False
         self.position = end
         return True
 
-    def put_end(self, end: int, lost: LostRange | None) -> None:
+    def put_end(self, end: int, lost: Loss | None) -> None:
         """Reports the end of the segment, and before it what was lost there."""
         loss = loss_for_reader(self.position, lost)
         if loss is not None:
-            self.put_item(loss)
+            self.put_item(FetchedLoss(loss))
         self.put_item(SegmentEnd(end))
 
     def put_removed(self, end: int | None) -> None:
         """Reports that nothing is left from the position on. ``end``: that of the segment, if it is known."""
         if end is None or end > self.position:
-            self.put_item(FetchedLoss(self.position, end))
+            self.put_item(FetchedLoss(Loss.from_offset(self.position, end)))
         self.put_item(SegmentEnd(self.position if end is None else end))
 
     def _drop_before_start(self, table: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from smq.lock_order import ClientLock
 from smq_core.errors import SmqError
+from smq_core.model.loss import Loss
 from smq_storage.process.locks import make_rlock
 
 
@@ -35,15 +36,9 @@ class FetchedRows:
 
 @dataclass(frozen=True, slots=True)
 class FetchedLoss:
-    """Offsets that were written and no longer exist; ``stop`` is None if their end is not known.
+    """Offsets that were written and no longer exist; ``file`` had them, if it alone is gone or was altered."""
 
-    ``at_least``: those from ``stop`` on may be lost, too. If it equals ``start``, it is not known whether any was lost.
-    ``file`` is the path of the file that had them, if it alone is gone or was altered.
-    """
-
-    start: int
-    stop: int | None
-    at_least: bool = False
+    loss: Loss
     file: str = ""
 
 

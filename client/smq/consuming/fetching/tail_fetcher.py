@@ -14,7 +14,7 @@ from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.topic_view import TopicView
 from smq_core.errors import SmqError, Unreachable
 from smq_core.model.entities import Segment
-from smq_proto.wire import lost_from_pb
+from smq_proto.wire import loss_from_pb
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class TailFetcher:
         if frame.referenced is not None and not self._files.read_referenced(frame.referenced):
             return _TailEnd.BROKEN
         if frame.sealed is not None:
-            output.put_end(frame.sealed.end, lost_from_pb(frame.sealed))
+            output.put_end(frame.sealed.end, loss_from_pb(frame.sealed.lost) if frame.sealed.HasField("lost") else None)
             return _TailEnd.SEALED
         return None
 

@@ -32,7 +32,7 @@ class GroupLosses:
     def reported(self, loss: DataLost) -> None:
         """It was reported to the program, so the group's next commit confirms that."""
         known = self._to_confirm.get(loss.segment, 0)
-        self._to_confirm[loss.segment] = max(known, loss.start, loss.stop or 0)
+        self._to_confirm[loss.segment] = max(known, loss.stop)
 
     @property
     def to_confirm(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ OPENAPI_PATH = "/openapi/v3/apis/seaweedmq.io/v1alpha1"
 SEGMENT_SPEC_FIELDS = ("topic", "number", "range", "durability", "predecessors", "replicas")
 SEGMENT_STATUS_FIELDS = (
     *("phase", "brokers", "successors", "endOffset", "bytes", "openedBecause", "sealedBecause", "openedAt", "sealedAt"),
-    *("lost.from", "lost.to", "lost.atLeast", "conditions", "schemaVersion"),
+    *("lost.start", "lost.stop", "lost.atLeast", "conditions", "schemaVersion"),
 )
 TOPIC_STATUS_FIELDS = (
     *("observedGeneration", "conditions", "schemaVersion", "segments.open", "segments.sealed", "brokers"),

@@ -118,8 +118,8 @@ def _sealed(topic: TopicSnapshot, entry: SealedSegment, conditions: list[Resourc
     if topic.layout is not None and topic.layout.schemas:
         status["schemaVersion"] = entry.schema_version
     if entry.lost is not None:
-        status["lost"] = {"from": entry.lost.first, "to": entry.lost.upto}
-        if entry.lost.open_ended:
+        status["lost"] = {"start": entry.lost.start, "stop": entry.lost.stop}
+        if entry.lost.at_least:
             status["lost"]["atLeast"] = True
     if conditions:
         status["conditions"] = conditions

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from smq_core.errors import CorruptDocument
 from smq_core.model.entities import Layout, Micros, Phase, RemovedSegment, SealedSegment, Segment, Topic, TopicSchema
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.model.schema_evolution import newest_schema
 from smq_core.model.sealed_losses import merge_loss
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
@@ -149,7 +149,7 @@ class ManagedTopic:
                 self.sealed[entry.name] = entry
                 self.index_changes += 1
 
-    def lost_ranges(self) -> dict[str, LostRange]:
+    def losses(self) -> dict[str, Loss]:
         """What sealed segments have lost, also those that are not in the index yet."""
         found = {name: entry.lost for name, entry in self.sealed.items() if entry.lost is not None}
         for segment in self.layout.segments if self.layout is not None else ():
@@ -162,7 +162,7 @@ class ManagedTopic:
         """A number that grows with what the index says is lost, and is the same for every leader; 0 without a loss."""
         if self._loss_version[0] != self.index_changes:
             ranges = (entry.lost for entry in self.sealed.values())
-            total = sum(1 + it.upto - it.first + it.open_ended for it in ranges if it is not None)
+            total = sum(1 + it.stop - it.start + it.at_least for it in ranges if it is not None)
             self._loss_version = (self.index_changes, total)
         return self._loss_version[1]
 

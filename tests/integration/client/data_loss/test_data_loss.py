@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import smq
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from support.data.message_ledger import read_back
 from support.processes.local_cluster import LocalCluster
 from support.waiting import HANG_GUARD, eventually
@@ -58,7 +58,7 @@ class Observed:
     """What a reader got: offsets, and the ranges of losses, by segment."""
 
     offsets: set[tuple[str, int]] = field(default_factory=set)
-    losses: dict[str, list[LostRange]] = field(default_factory=dict)
+    losses: dict[str, list[Loss]] = field(default_factory=dict)
 
     def read(self, consumer: smq.Consumer, last: bytes) -> None:
         """Reads until this message came."""
@@ -68,7 +68,7 @@ class Observed:
                 batch = consumer.poll(HANG_GUARD)
             except smq.DataLost as loss:
                 assert loss.stop is not None
-                self.losses.setdefault(loss.segment, []).append(LostRange(loss.start, loss.stop, loss.at_least))
+                self.losses.setdefault(loss.segment, []).append(Loss(loss.start, loss.stop, loss.at_least))
                 continue
             assert batch is not None, f"{last!r} did not come"
             self.offsets.update((batch.segment, batch.first_offset + i) for i in range(batch.table.num_rows))
@@ -79,14 +79,14 @@ class Observed:
         return [it for it in acked if it not in self.offsets and not covers(self.losses.get(it[0], ()), it[1])]
 
 
-def covers(ranges: Iterable[LostRange], offset: int) -> bool:
-    return any(it.first <= offset and (offset < it.upto or it.open_ended) for it in ranges)
+def covers(ranges: Iterable[Loss], offset: int) -> bool:
+    return any(it.start <= offset and (offset < it.stop or it.at_least) for it in ranges)
 
 
-def recorded_losses(client: smq.Client, topic: str) -> dict[str, list[LostRange]]:
+def recorded_losses(client: smq.Client, topic: str) -> dict[str, list[Loss]]:
     """What the index says, by segment."""
     segments = client.admin().segments(topic, all=True)
-    return {s.name: [LostRange(s.lost[0], s.lost[1], s.lost_at_least)] for s in segments if s.lost}
+    return {s.name: [s.lost] for s in segments if s.lost}
 
 
 def lose_replicas(cluster: LocalCluster, segment: smq.SegmentInfo) -> None:
@@ -138,7 +138,7 @@ def test_every_acked_message_is_in_the_log_or_in_the_range_of_every_observer(
         assert member_again.unexplained(acked) == []
         assert Observed(fresh.offsets, index).unexplained(acked) == []
         (lost,) = index[segment.name]
-        assert lost.upto >= 200, "the group has committed that"
+        assert lost.stop >= 200, "the group has committed that"
         assert condition.status == "True" and f"{segment.name}: {lost}" in condition.message
 
 

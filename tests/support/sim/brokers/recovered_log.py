@@ -65,7 +65,7 @@ class RecoveredLog:
             self.broker.world.note(self.broker.process.name, self.name, words)
             tail = UnsealedTail.of_recovered(self.machine, 0)
             outcome = yield from self._chain.drive(
-                chain_sealer.seal(self.name, tail, known_watermark=known, open_ended=incomplete)
+                chain_sealer.seal(self.name, tail, known_watermark=known, at_least=incomplete)
             )
         self.outcome = outcome
         return outcome

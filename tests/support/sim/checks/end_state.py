@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from smq_core import invariants as inv
 from smq_core.invariants import Row
 from smq_core.model.entities import Layout
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from support.sim.checks.retention_checker import log_of
 from support.sim.clients.reader import SimulatedReader
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, folder
@@ -138,23 +138,23 @@ def _untrue(history: History, reader: SimulatedReader) -> list[str]:
     """A reader says that something is lost to it only when that is so: after a loss, or unread when it was removed."""
     lost, removed, read = history.checker.losses.lost, history.checker.retained.rows, _read_to(reader)
     return [
-        f"{loss} is not true: it has read up to {read.get(loss.segment, 0)}"
-        for loss in reader.reader.losses
-        if not (loss.segment in lost and loss.start >= lost[loss.segment])
-        and not read.get(loss.segment, 0) <= loss.start < len(removed.get(loss.segment, ()))
+        f"{segment}: {loss} is not true: it has read up to {read.get(segment, 0)}"
+        for segment, loss in reader.reader.losses
+        if not (segment in lost and loss.start >= lost[segment])
+        and not read.get(segment, 0) <= loss.start < len(removed.get(segment, ()))
     ]
 
 
 def _unreported(history: History, reader: SimulatedReader) -> list[str]:
     """A reader that has read what is lost must say so, and one that was in the midst of a segment that was removed."""
-    said = {loss.segment for loss in reader.reader.losses}
+    said = {segment for segment, _ in reader.reader.losses}
     lost, removed, read = history.checker.losses.lost, history.checker.retained.rows, _read_to(reader)
     beyond = {name for name, upto in read.items() if name in lost and upto > lost[name]}
     short = {name for name, upto in read.items() if name in removed and upto < len(removed[name])}
     return [f"read {name} up to {read[name]} and never reported its loss" for name in sorted((beyond | short) - said)]
 
 
-def _losses_to_report(history: History) -> dict[str, LostRange]:
+def _losses_to_report(history: History) -> dict[str, Loss]:
     """The losses of all segments that are still there."""
     removed = history.checker.retained.rows
     return {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from smq_core import invariants as inv
 from smq_core.invariants import Violation
 from smq_core.model.entities import ChunkInfo, Durability
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.sealing.seal_coordinator import RequestSeal
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class LossChecker:
         checker.world.note("checker", name, f"a loss from {end} on, {how}")
 
     @property
-    def reported(self) -> dict[str, LostRange]:
+    def reported(self) -> dict[str, Loss]:
         """What the seals report as lost. Nothing can show an undetectable loss."""
         seals = self._checker.seals
         found = {name: outcome.lost for name, outcome in seals.items() if outcome.lost is not None}
-        return found | {name: LostRange(self.lost[name], self.lost[name], True) for name in self.undetectable}
+        return found | {name: Loss(self.lost[name], self.lost[name], True) for name in self.undetectable}
 
-    def _check_report(self, name: str, end: int, lost: LostRange) -> None:
+    def _check_report(self, name: str, end: int, lost: Loss) -> None:
         hosted = self._checker.hosted_segments.get(name, [])
         watermark = max((h.machine.watermark for h in hosted), default=0)
         self._checker.must(inv.loss_is_true(name, end, lost, watermark))

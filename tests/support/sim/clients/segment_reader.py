@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import loss_for_reader
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row
 from smq_core.model.entities import Layout, SealOutcome
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.model.reference import Reference
 from smq_core.reading.segment_dag import ReadProgress, build_nodes, index_is_stale, is_removed
 from smq_storage.catalog.sealed_index import IndexPage
@@ -31,7 +30,7 @@ class SegmentReader:
         self.process = process
         self.reader = reader
         self.layout: Layout | None = None
-        self.reported: dict[str, LostRange] = {}
+        self.reported: dict[str, Loss] = {}
         """What was reported to this reader as lost with all replicas."""
         self._chunk_at: dict[str, int] = {}
         self._resumed = list(reader.positions)
@@ -65,13 +64,12 @@ class SegmentReader:
                 if entry.lost is not None and self.reader.is_read(entry.name):
                     self._report(entry.name, loss_for_reader(0, entry.lost))
 
-    def _report(self, segment: str, loss: FetchedLoss | None) -> None:
+    def _report(self, segment: str, loss: Loss | None) -> None:
         if loss is None:
             return
-        assert loss.stop is not None
-        before = self.reported.get(segment, LostRange(loss.start, loss.stop))
-        self.reported[segment] = LostRange(
-            min(before.first, loss.start), max(before.upto, loss.stop), before.open_ended or loss.at_least
+        before = self.reported.get(segment, loss)
+        self.reported[segment] = Loss(
+            min(before.start, loss.start), max(before.stop, loss.stop), before.at_least or loss.at_least
         )
 
     def read(self, segment: str) -> Steps:
@@ -117,7 +115,7 @@ class SegmentReader:
                 return (yield from self._rows_of_entries(segment, stored.entries, position))
             at = self._chunk_at[segment] = stored.info.end
 
-    def _ended(self, segment: str, end: int, lost: LostRange | None) -> None:
+    def _ended(self, segment: str, end: int, lost: Loss | None) -> None:
         self.history.checker.seal_reported(segment, end)
         self._report(segment, loss_for_reader(self.reader.positions.get(segment, 0), lost))
         self.reader.ended(segment, end)

@@ -247,7 +247,7 @@ class PinHistory:
                         BlockingCall.current().wait(dice.randint(0, slow))
                         pinned.keep()
                         if self._missing(store, path(name, first)):
-                            pinned.explain(DataLost("the file is gone", segment=name, start=first))
+                            pinned.explain(DataLost("the file is gone", segment=name, start=first, stop=first + 1))
                 finally:
                     self.checker.released(pinned.pin_id)
 

@@ -266,7 +266,7 @@ class SimulatedLeader:
         chain = SimulatedChain(self.store, self.process, effect.segment)
         held = UnsealedTail(uninherited=effect.predecessors)
         steps = chain_sealer.seal(
-            effect.segment, held, known_watermark=effect.known_watermark, open_ended=effect.open_ended
+            effect.segment, held, known_watermark=effect.known_watermark, at_least=effect.at_least
         )
         try:
             outcome = yield from chain.drive(steps)

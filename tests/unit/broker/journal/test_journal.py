@@ -27,7 +27,7 @@ from smq_broker.rows.replication_messages import encode_header
 from smq_broker.segments.journaling import write_message
 from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable
 from smq_core.model.entities import ChunkInfo, Layout, Segment
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog.layouts import put_layout
@@ -221,7 +221,7 @@ def test_an_incomplete_journal_is_used_if_nobody_has_more(brokers: JournaledBrok
     outcome = brokers.seal_recovered(0, len(VALUES), accept_incomplete=True)
     assert brokers.stored_values() == VALUES[: outcome.end]
     assert outcome.end < len(VALUES)
-    assert outcome.lost == LostRange(outcome.end, len(VALUES), open_ended=True)
+    assert outcome.lost == Loss(outcome.end, len(VALUES), at_least=True)
 
 
 def test_a_journal_that_ends_before_a_known_watermark_is_incomplete(brokers: JournaledBrokers) -> None:

@@ -15,7 +15,7 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import ChunkInfo, Replica, SealOutcome
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import ChunkChain
@@ -61,7 +61,7 @@ class PausedPrimary:
 
     def seal_from_filer(self, known_watermark: int) -> None:
         """What the leader does once the loss is accepted."""
-        lost = LostRange(0, known_watermark, open_ended=True)
+        lost = Loss(0, known_watermark, at_least=True)
         self.chain.put_seal(ChunkInfo(self.hosted.name, 0, 0, "leader", "n", sealed=True, lost=lost))
 
     def check(self) -> None:

@@ -12,10 +12,11 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import tail_frames
 from smq_core.model.entities import ChunkInfo, Replica
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import loss_from_pb
 from smq_storage.object_store.store import open_store
 from support.data.raw_flight import rows
 from support.in_memory.broker_parts import BrokerParts
@@ -47,8 +48,8 @@ class CutOffPrimary:
 
     def seal_from_filer(self, lost: tuple[int, int] | None) -> None:
         """What the leader does once the loss is accepted."""
-        lost_range = LostRange(*lost, open_ended=True) if lost is not None else None
-        self.hosted.chain.put_seal(ChunkInfo(self.hosted.name, 0, 0, "leader", "n", sealed=True, lost=lost_range))
+        loss = Loss(*lost, at_least=True) if lost is not None else None
+        self.hosted.chain.put_seal(ChunkInfo(self.hosted.name, 0, 0, "leader", "n", sealed=True, lost=loss))
 
     def write_chunk(self) -> None:
         with self.hosted as machine:
@@ -108,7 +109,7 @@ def test_readers_of_this_replica_get_the_whole_lost_range(
     primary.check_for_seal()
     _, header = next(tail_frames(primary.hosted, 0, CallContext(), FrameSpacing(FrameRate())))
     sealed = pb.TailBatch.FromString(header).sealed
-    assert (sealed.end, sealed.lost_from, sealed.lost_to, sealed.lost_open_ended) == (0, *lost, True)
+    assert (sealed.end, loss_from_pb(sealed.lost)) == (0, Loss(*lost, at_least=True))
 
 
 def test_without_a_loss_readers_get_none(primary: CutOffPrimary) -> None:
@@ -117,4 +118,4 @@ def test_without_a_loss_readers_get_none(primary: CutOffPrimary) -> None:
     primary.wait_sealed()
     _, header = next(tail_frames(primary.hosted, 2, CallContext(), FrameSpacing(FrameRate())))
     sealed = pb.TailBatch.FromString(header).sealed
-    assert sealed.end == 2 and not sealed.HasField("lost_from")
+    assert sealed.end == 2 and not sealed.HasField("lost")

@@ -16,6 +16,7 @@ from smq_core.errors import (
     StoreUnavailable,
     UnknownTopic,
 )
+from smq_core.model.loss import Loss
 from support.in_memory.consumer_bench import Bench, offsets, refreshed
 from support.in_memory.topic import PARTITIONS
 from support.waiting import eventually
@@ -134,8 +135,8 @@ def test_messages_before_the_start_do_not_keep_it_from_the_end(bench: Bench) -> 
 def test_a_loss_is_reported_once_and_reading_continues_after_it(bench: Bench) -> None:
     consumer = bench.open()
     (fetcher,) = bench.fetchers
-    fetcher.put(FetchedLoss(0, 4))
-    fetcher.put(FetchedLoss(0, 4))
+    fetcher.put(FetchedLoss(Loss(0, 4)))
+    fetcher.put(FetchedLoss(Loss(0, 4)))
     fetcher.rows(4, 1)
     with pytest.raises(DataLost) as caught:
         consumer.poll(0)
@@ -145,7 +146,7 @@ def test_a_loss_is_reported_once_and_reading_continues_after_it(bench: Bench) ->
 
 def test_losses_are_skipped_on_request(bench: Bench) -> None:
     consumer = bench.open(on_loss="skip")
-    bench.fetchers[0].put(FetchedLoss(0, 4))
+    bench.fetchers[0].put(FetchedLoss(Loss(0, 4)))
     bench.fetchers[0].rows(4, 1)
     assert offsets(consumer) == (4, 5)
 

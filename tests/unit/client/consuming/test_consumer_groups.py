@@ -22,6 +22,7 @@ from smq_core.errors import (
     StaleGeneration,
     Unavailable,
 )
+from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import groups_pb2
 from support.in_memory.consumer_bench import Bench, offsets, refreshed
 from support.in_memory.topic import PARTITIONS
@@ -589,8 +590,11 @@ def test_a_callback_that_fails_does_not_keep_a_consumer_open(bench: Bench) -> No
 
 def test_a_group_learns_of_a_loss_after_the_leader_failed_to_answer(bench: Bench) -> None:
     bench.leader.failures["GetPositions"] = [Unavailable("no leader")]
-    lost = groups_pb2.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5)
-    bench.leader.lost = [lost, groups_pb2.GroupPositions.Loss(segment="old-0-8-8", start=0, stop=1, acknowledged=True)]
+    lost = groups_pb2.GroupPositions.SegmentLoss(segment="gone-0-8-9", loss=pb.Loss(start=2, stop=5))
+    bench.leader.lost = [
+        lost,
+        groups_pb2.GroupPositions.SegmentLoss(segment="old-0-8-8", loss=pb.Loss(start=0, stop=1), acknowledged=True),
+    ]
     consumer = bench.open("g")
     eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and consumer._losses.has_group_losses)
 

@@ -15,6 +15,8 @@ from smq_core.errors import (
     DataLost,
     Unavailable,
 )
+from smq_core.model.loss import Loss
+from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import groups_pb2
 from support.in_memory.consumer_bench import Bench, offsets, refreshed
 from support.in_memory.topic import PARTITIONS
@@ -40,7 +42,7 @@ def test_a_running_member_learns_of_a_loss_before_the_groups_last_commit() -> No
 
 # ---- losses with all replicas
 
-LOST = {"lost_from": 3, "lost_to": 5, "lost_open_ended": True}
+LOST = {"lost": Loss(3, 5, at_least=True)}
 
 
 def loss(consumer: Consumer) -> tuple[str, int, int | None, bool]:
@@ -53,7 +55,7 @@ def loss(consumer: Consumer) -> tuple[str, int, int | None, bool]:
 def test_a_reader_that_has_passed_a_segment_learns_that_it_lost_more(bench: Bench) -> None:
     consumer = bench.open()
     bench.fetchers[0].rows(0, 3)
-    bench.fetchers[0].put(FetchedLoss(3, 5, True))
+    bench.fetchers[0].put(FetchedLoss(Loss(3, 5, True)))
     bench.fetchers[0].put(SegmentEnd(3))
     successor = bench.child(1, 0, PARTITIONS, bench.first)
     bench.topic.seal(bench.first, 3, successor, **LOST)
@@ -62,8 +64,10 @@ def test_a_reader_that_has_passed_a_segment_learns_that_it_lost_more(bench: Benc
     assert loss(consumer) == (bench.first.name, 3, 5, True)
     assert offsets(consumer) is None
 
-    bench.topic.seal(bench.first, 3, successor, **LOST | {"lost_to": 9})
-    eventually(lambda: consumer._reads.sealed[bench.first.name].lost_to == 9 and not consumer._history.due)
+    bench.topic.seal(bench.first, 3, successor, lost=Loss(3, 9, at_least=True))
+    eventually(
+        lambda: consumer._reads.sealed[bench.first.name].lost == Loss(3, 9, at_least=True) and not consumer._history.due
+    )
     consumer._open_readable()
     assert loss(consumer) == (bench.first.name, 5, 9, True), "the rest"
     assert offsets(consumer) is None
@@ -75,9 +79,9 @@ def test_a_reader_learns_that_a_loss_covers_what_it_had_from_the_tail_before_it_
     bench.fetchers[0].rows(0, 5)
     assert offsets(consumer) == (0, 5)
     successor = bench.child(1, 0, PARTITIONS, bench.first)
-    bench.topic.seal(bench.first, 3, successor, lost_from=3, lost_to=3, lost_open_ended=True)
+    bench.topic.seal(bench.first, 3, successor, lost=Loss(3, 3, at_least=True))
     reported = loss_for_reader(5, bench.topic.sealed[bench.first.name].lost)
-    assert reported is not None and bench.fetchers[0].put(reported)
+    assert reported is not None and bench.fetchers[0].put(FetchedLoss(reported))
     bench.fetchers[0].put(SegmentEnd(3))
     refreshed(consumer, successor)
     assert loss(consumer) == (bench.first.name, 3, 5, True)
@@ -103,7 +107,7 @@ def test_a_reader_that_starts_behind_a_loss_learns_nothing_of_it(bench: Bench) -
 
 def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench) -> None:
     bench.leader.lost_with_replicas = [
-        groups_pb2.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)
+        groups_pb2.GroupPositions.SegmentLoss(segment="gone-0-8-9", loss=pb.Loss(start=2, stop=5, at_least=True))
     ]
     consumer = bench.open("g")
     eventually(lambda: consumer._losses.has_group_losses)
@@ -117,7 +121,7 @@ def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench)
 
 def test_a_new_member_learns_of_losses_before_it_gets_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.leader.lost_with_replicas = [
-        groups_pb2.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)
+        groups_pb2.GroupPositions.SegmentLoss(segment="gone-0-8-9", loss=pb.Loss(start=2, stop=5, at_least=True))
     ]
     bench.leader.failures["GetPositions"] = [Unavailable("no leader")] * 1_000_000
     monkeypatch.setattr(group_losses, "LOSSES_TIMEOUT_SECONDS", 1e9)
@@ -137,7 +141,7 @@ def test_a_new_member_learns_of_losses_before_it_gets_messages(bench: Bench, mon
 
 def test_a_confirmation_that_failed_is_repeated_with_the_next_commit(bench: Bench) -> None:
     consumer = bench.open("g", on_loss="skip")
-    bench.fetchers[0].put(FetchedLoss(0, 4, True))
+    bench.fetchers[0].put(FetchedLoss(Loss(0, 4, True)))
     bench.fetchers[0].rows(4, 1)
     assert offsets(consumer) == (4, 5)
     assert consumer.poll(0) is None
@@ -152,7 +156,9 @@ def test_a_member_reads_its_losses_again_when_the_index_records_one(bench: Bench
     consumer = bench.open("g")
     eventually(lambda: consumer._losses.has_group_losses and not consumer._loading_losses.due)
     name = bench.first.name
-    bench.leader.lost_with_replicas = [groups_pb2.GroupPositions.Loss(segment=name, start=3, stop=5, at_least=True)]
+    bench.leader.lost_with_replicas = [
+        groups_pb2.GroupPositions.SegmentLoss(segment=name, loss=pb.Loss(start=3, stop=5, at_least=True))
+    ]
     bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first), **LOST)
     eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._loading_losses.due)
     eventually(lambda: consumer._losses.pending)

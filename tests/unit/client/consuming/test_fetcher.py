@@ -29,6 +29,7 @@ from smq.transport import filer_health
 from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.entities import RemovedSegment, Replica
+from smq_core.model.loss import Loss
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.compaction.superseded_files import delete_superseded
@@ -224,9 +225,9 @@ def test_large_chunks_are_handed_out_in_parts_of_consecutive_offsets(bench: Benc
 
 
 def test_what_a_seal_lost_is_reported_before_the_end(bench: Bench) -> None:
-    seal_chunks(bench, [1, 2, 3], lost_from=3, lost_to=7)
+    seal_chunks(bench, [1, 2, 3], lost=Loss(3, 7))
     bench.fetch()
-    assert ranges(bench.rest()) == [(0, 3), FetchedLoss(3, 7), SegmentEnd(3)]
+    assert ranges(bench.rest()) == [(0, 3), FetchedLoss(Loss(3, 7)), SegmentEnd(3)]
 
 
 def test_chunks_that_retention_removed_are_reported_as_lost(bench: Bench) -> None:
@@ -234,7 +235,7 @@ def test_chunks_that_retention_removed_are_reported_as_lost(bench: Bench) -> Non
     bench.topic.sealed[bench.segment.name] = replace(bench.topic.sealed[bench.segment.name], end=9)
     bench.topic.files.delete(bench.topic.chain(bench.segment).path(0))
     bench.fetch(4)
-    assert bench.rest() == [FetchedLoss(4, 9), SegmentEnd(9)]
+    assert bench.rest() == [FetchedLoss(Loss(4, 9)), SegmentEnd(9)]
 
 
 def test_a_chunk_that_cannot_be_read_ends_reading_with_its_error(bench: Bench) -> None:
@@ -274,7 +275,7 @@ def test_a_file_of_the_manifest_that_is_gone_is_reported_as_lost(bench: Bench) -
     bench.topic.name_manifest(bench.segment)
     bench.topic.files.delete(bench.topic.chain(bench.segment).path(3))
     bench.fetch(1)
-    assert ranges(bench.rest()) == [(1, 3), FetchedLoss(3, 6), SegmentEnd(6)]
+    assert ranges(bench.rest()) == [(1, 3), FetchedLoss(Loss(3, 6)), SegmentEnd(6)]
 
 
 # ---- chunks that were merged, and deleted since the reader has read the index
@@ -362,7 +363,7 @@ def test_a_file_that_the_next_manifest_lacks_too_is_lost(bench: Bench) -> None:
     (merged,) = compact(bench)
     bench.topic.files.delete(merged.path)
     bench.fetch(3)
-    lost = FetchedLoss(3, 6) if bench.manifests else FetchedLoss(3, 6, file=merged.path)
+    lost = FetchedLoss(Loss(3, 6)) if bench.manifests else FetchedLoss(Loss(3, 6), merged.path)
     assert ranges(bench.rest()) == [lost, SegmentEnd(6)]
 
 
@@ -375,7 +376,7 @@ def test_a_segment_that_was_removed_meanwhile_is_lost(bench: Bench) -> None:
     for it in [it for it in store.list(paths.topic_folder(name, "uid")) if it.path.endswith(".parquet")]:
         store.delete(it.path)
     bench.fetch(3)
-    assert bench.rest() == [FetchedLoss(3, 6), SegmentEnd(6)]
+    assert bench.rest() == [FetchedLoss(Loss(3, 6)), SegmentEnd(6)]
 
 
 @pytest.mark.parametrize("position", [3, 6])
@@ -384,7 +385,7 @@ def test_only_what_was_not_read_of_a_segment_that_retention_has_removed_is_lost(
     bench.topic.set_layout([bench.topic.segment(1, predecessors=(bench.segment.name,))])
     bench.topic.removed = {bench.segment.name: 6}
     bench.fetch(position)
-    assert bench.rest() == [*([FetchedLoss(3, 6)] if position == 3 else []), SegmentEnd(6)]
+    assert bench.rest() == [*([FetchedLoss(Loss(3, 6))] if position == 3 else []), SegmentEnd(6)]
 
 
 @pytest.mark.parametrize("altered", [False, True])
@@ -402,8 +403,8 @@ def test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name(bench: Bench,
         bench.topic.files.delete(path)
     bench.fetch()
     items = bench.rest()
-    assert ranges(items) == [(0, 2), FetchedLoss(2, 5, file=path), (5, 7), SegmentEnd(7)]
-    error = data_lost(bench.segment.name, FetchedLoss(2, 5, file=path))
+    assert ranges(items) == [(0, 2), FetchedLoss(Loss(2, 5), path), (5, 7), SegmentEnd(7)]
+    error = data_lost(bench.segment.name, Loss(2, 5), path)
     assert (error.path, error.start, error.stop) == (path, 2, 5) and path in error.message
 
 
@@ -558,10 +559,10 @@ def test_a_process_that_got_no_cpu_does_not_blame_the_replica(bench: Bench) -> N
 
 
 def test_a_loss_at_the_end_of_the_tail_is_reported(bench: Bench) -> None:
-    outcome = pb.SealOutcome(segment=bench.segment.name, end=2, lost_from=2, lost_to=4)
+    outcome = pb.SealOutcome(segment=bench.segment.name, end=2, lost=pb.Loss(start=2, stop=4))
     bench.tail.scripts = [[frame(0, 3, 3), frame(3, 0, 3, sealed=outcome)]]
     bench.fetch()
-    assert ranges(bench.rest()) == [(0, 3), FetchedLoss(2, 4), SegmentEnd(2)]
+    assert ranges(bench.rest()) == [(0, 3), FetchedLoss(Loss(2, 4)), SegmentEnd(2)]
 
 
 def test_the_watermark_is_known_only_when_a_replica_has_reported_it(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from smq.consuming.saved_positions import are_doubtful, without_losses
 from smq.reading import broker_reports
 from smq_core.errors import Unreachable
 from smq_core.model.interval_set import EMPTY, IntervalSet
+from smq_core.model.loss import Loss
 from smq_proto.v1 import data_pb2 as pb
 from support.in_memory.topic import PARTITIONS, REPLICAS, TopicInMemory
 
@@ -65,7 +66,7 @@ def test_a_segment_that_never_was_is_doubtful_and_one_that_retention_removed_is_
 
 
 def test_what_was_read_of_a_segment_that_lost_messages_is_not_doubtful(topic: TopicInMemory) -> None:
-    topic.seal(topic.first, 5, *topic.snapshot.layout.segments, lost_from=5, lost_to=6)
+    topic.seal(topic.first, 5, *topic.snapshot.layout.segments, lost=Loss(5, 6))
 
     assert not doubtful(topic, {topic.first.name: 100})
     assert without_losses({topic.first.name: 100, GONE: 2}, topic.sealed.values(), ((7, 8),)) == {}

@@ -13,7 +13,8 @@ from smq.consuming.consumer_options import Start, check_start
 from smq.consuming.start_positions import seek_to_start
 from smq.reading import broker_reports
 from smq_core.errors import InvalidRequest, Unavailable, Unreachable
-from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, build_nodes
+from smq_core.model.loss import Loss
+from smq_core.reading.segment_dag import ReadProgress, build_nodes
 from smq_proto.v1 import data_pb2 as pb
 from support.data.stored_segment import CountingStore
 from support.in_memory.topic import PARTITIONS, REPLICAS, TopicInMemory
@@ -175,7 +176,7 @@ def test_a_position_beyond_the_end_of_a_segment_is_a_loss(topic: TopicInMemory) 
     child = topic.segment(1, predecessors=(topic.first.name,))
     topic.seal(topic.first, 5, child)
     reader, _ = seek(topic, {topic.first.name: 8})
-    assert reader.losses == [ReaderLoss(topic.first.name, 5, 8)]
+    assert reader.losses == [(topic.first.name, Loss(5, 8))]
     assert reader.readable() == [child.name]
 
 
@@ -183,13 +184,13 @@ def test_what_retention_removed_after_a_position_is_a_loss(topic: TopicInMemory)
     child = topic.segment(1, predecessors=(topic.first.name,))
     topic.set_layout([child])
     reader, _ = seek(topic, {topic.first.name: 3}, {topic.first.name: 9})
-    assert reader.losses == [ReaderLoss(topic.first.name, 3, 9)]
+    assert reader.losses == [(topic.first.name, Loss(3, 9))]
 
 
 def test_a_position_in_a_segment_that_never_was_marks_nothing_as_read(topic: TopicInMemory) -> None:
     reader, _ = seek(topic, {f"t-0-{PARTITIONS}-77": 3})
     assert reader.readable() == [topic.first.name] and reader.positions == {}
-    assert reader.losses == [ReaderLoss(f"t-0-{PARTITIONS}-77", 3, 3)]
+    assert reader.losses == [(f"t-0-{PARTITIONS}-77", Loss(3, 3, at_least=True))]
 
 
 @pytest.mark.parametrize("start", ["newest", 5, {"a": -1}, {"a": "1"}])

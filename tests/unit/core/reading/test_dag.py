@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from smq_core.model.entities import Durability, Layout, Phase, Reason, SealedSegment, Segment
 from smq_core.model.keyspace import KeyRange
-from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, SegmentNode, index_is_stale, layout_is_stale
+from smq_core.model.loss import Loss
+from smq_core.reading.segment_dag import ReadProgress, SegmentNode, index_is_stale, layout_is_stale
 
 
 def chain(*nodes: SegmentNode) -> dict[str, SegmentNode]:
@@ -105,24 +106,24 @@ def test_a_position_beyond_the_end_is_a_loss_and_counts_as_read() -> None:
     reader.update(chain(SegmentNode("a", ()), SegmentNode("b", ("a",))))
     reader.advance("a", 9)
     reader.ended("a", 7)
-    assert reader.losses == [ReaderLoss("a", 7, 9)]
+    assert reader.losses == [("a", Loss(7, 9))]
     assert reader.readable() == ["b"]
 
 
 @pytest.mark.parametrize(
     ("reported", "position", "removed_to", "losses"),
     [
-        (None, 4, 7, [ReaderLoss("a", 4, 7)]),
+        (None, 4, 7, [("a", Loss(4, 7))]),
         (None, 7, 7, []),
-        (None, 9, 7, [ReaderLoss("a", 7, 9)]),
-        (None, 4, None, [ReaderLoss("a", 4, 4)]),
-        (7, 4, None, [ReaderLoss("a", 4, 7)]),
+        (None, 9, 7, [("a", Loss(7, 9))]),
+        (None, 4, None, [("a", Loss(4, 4, at_least=True))]),
+        (7, 4, None, [("a", Loss(4, 7))]),
         (7, 7, None, []),
     ],
     ids=["unread", "read, not heard", "delivered beyond", "nobody knows", "the end was heard", "read"],
 )
 def test_of_a_removed_segment_what_lies_between_position_and_end_is_lost(
-    reported: int | None, position: int, removed_to: int | None, losses: list[ReaderLoss]
+    reported: int | None, position: int, removed_to: int | None, losses: list[tuple[str, Loss]]
 ) -> None:
     reader = ReadProgress()
     reader.update(chain(SegmentNode("a", (), reported), SegmentNode("b", ("a",))))
@@ -136,7 +137,7 @@ def test_rows_delivered_beyond_the_end_of_a_removed_segment_are_reported_once() 
     reader = ReadProgress(positions={"a": 9})
     for _ in range(2):
         reader.removed("a", 7)
-    assert reader.losses == [ReaderLoss("a", 7, 9)]
+    assert reader.losses == [("a", Loss(7, 9))]
     assert reader.committed() == {"a": 7}
 
 

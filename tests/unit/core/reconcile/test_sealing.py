@@ -84,11 +84,11 @@ def test_a_living_replica_without_an_answer_gets_a_late_second_request():
 def test_when_all_are_gone_the_filer_decides():
     it = sealing()
     it.known_watermark = 7
-    assert it.next_step(0, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, open_ended=True)
+    assert it.next_step(0, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, at_least=True)
     assert it.next_step(1, are(a=GONE, b=GONE)) is None, "once at a time"
     it.filer_seal_failed(2)
     assert it.next_step(3, are(a=GONE, b=GONE)) is None
-    assert it.next_step(2 + RETRY_AFTER, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, open_ended=True)
+    assert it.next_step(2 + RETRY_AFTER, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, at_least=True)
 
 
 @pytest.mark.parametrize("state", [ALIVE, RECOVERED])
@@ -96,7 +96,7 @@ def test_an_answer_that_is_not_certain_proves_nothing(state):
     it = sealing()
     it.next_step(0, are(a=GONE, b=state))
     it.not_hosted(B.incarnation, certain=NotHosted("it is not here").certain)
-    assert it.next_step(1, are(a=GONE, b=state)) == SealFromFiler("s", None, open_ended=True)
+    assert it.next_step(1, are(a=GONE, b=state)) == SealFromFiler("s", None, at_least=True)
 
 
 def test_a_running_replica_that_never_held_it_proves_that_nothing_was_acked():
@@ -110,7 +110,7 @@ def test_an_answer_that_another_process_gave_meanwhile_is_not_that_of_the_replic
     it = sealing()
     it.next_step(0, are(a=GONE, b=ALIVE))
     it.not_hosted(B.incarnation, certain=False)
-    assert it.next_step(1, are(a=GONE, b=RECOVERED)) == SealFromFiler("s", None, open_ended=True)
+    assert it.next_step(1, are(a=GONE, b=RECOVERED)) == SealFromFiler("s", None, at_least=True)
 
 
 @pytest.mark.parametrize("states", [{"a": GONE, "b": SUSPECT}, {"a": SUSPECT, "b": SUSPECT}])
@@ -131,7 +131,7 @@ def test_a_loss_can_be_accepted_manually():
     it = sealing()
     it.next_step(0, are(a=SUSPECT, b=SUSPECT))
     it.accept_loss()
-    assert it.next_step(1, are(a=SUSPECT, b=SUSPECT)) == SealFromFiler("s", None, open_ended=True)
+    assert it.next_step(1, are(a=SUSPECT, b=SUSPECT)) == SealFromFiler("s", None, at_least=True)
 
 
 def test_a_stored_segment_needs_no_proof():

@@ -100,7 +100,7 @@ def test_an_incomplete_journal_that_is_gone_leaves_the_next_one():
     it.journal_incomplete("i-b", 0, end=5)
     assert step(it, RETRY_AFTER, RECOVERED, GONE) == RequestSeal("s", A, known_watermark=9, accept_incomplete=True)
     it.not_hosted("i-a", certain=False)
-    assert step(it, RETRY_AFTER + 1, RECOVERED, GONE) == SealFromFiler("s", 9, open_ended=True)
+    assert step(it, RETRY_AFTER + 1, RECOVERED, GONE) == SealFromFiler("s", 9, at_least=True)
 
 
 def test_an_accepted_loss_uses_an_incomplete_journal_and_not_only_the_filer():
@@ -136,7 +136,7 @@ def test_a_journal_that_may_lack_segments_proves_nothing():
     it = sealing()
     assert step(it, 0, RECOVERED, GONE) == RequestSeal("s", A)
     it.not_hosted("i-a", certain=False)
-    assert step(it, 1, RECOVERED, GONE) == SealFromFiler("s", None, open_ended=True)
+    assert step(it, 1, RECOVERED, GONE) == SealFromFiler("s", None, at_least=True)
 
 
 def test_the_journal_of_the_other_replica_is_still_waited_for():
@@ -158,4 +158,4 @@ def test_a_watermark_shows_that_a_journal_without_the_segment_is_too_old():
     it.not_hosted("i-a", certain=True)
     it.journal_incomplete("i-b", 0, end=3, watermark=2)
     assert isinstance(step(it, RETRY_AFTER, RECOVERED, RECOVERED), RequestSeal)
-    assert step(it, RETRY_AFTER, RECOVERED, GONE) == SealFromFiler("s", 2, open_ended=True)
+    assert step(it, RETRY_AFTER, RECOVERED, GONE) == SealFromFiler("s", 2, at_least=True)

@@ -61,10 +61,10 @@ def test_a_segment_that_no_replica_holds_is_sealed_from_the_filer(durability):
     deletion = TopicDeletion(layout(durability))
     steps = deletion.step(0, are(GONE))
     may_have_lost = durability is Durability.REPLICATED
-    assert steps == [SealFromFiler(name, None, open_ended=may_have_lost) for name in (FIRST, SECOND)]
+    assert steps == [SealFromFiler(name, None, at_least=may_have_lost) for name in (FIRST, SECOND)]
     deletion.filer_seal_failed(FIRST, 10)
     assert deletion.step(11, are(GONE)) == []
-    assert deletion.step(10 + RETRY_AFTER, are(GONE)) == [SealFromFiler(FIRST, None, open_ended=may_have_lost)]
+    assert deletion.step(10 + RETRY_AFTER, are(GONE)) == [SealFromFiler(FIRST, None, at_least=may_have_lost)]
 
 
 def test_unresponsive_replicas_block_the_deletion_until_one_is_back():

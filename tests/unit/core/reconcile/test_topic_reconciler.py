@@ -142,7 +142,7 @@ def test_all_replicas_gone_is_sealed_from_the_filer_with_what_is_known():
     for replica in harness.layout.segments[0].replicas:
         harness.lose(replica.incarnation)
     effects = harness.run()
-    assert SealFromFiler("t-0-16-0", 42, open_ended=True) in effects
+    assert SealFromFiler("t-0-16-0", 42, at_least=True) in effects
 
 
 def test_a_blocked_seal_is_reported_and_continues_when_the_loss_is_accepted():
@@ -176,7 +176,7 @@ def test_an_accepted_loss_is_written_down_before_anything_is_given_up():
     assert not any(s.loss_accepted for s in put.layout.segments if s.name != "t-0-16-0")
     assert not harness.step(), "nothing happens before it is stored"
     harness.put(put)
-    assert SealFromFiler("t-0-16-0", None, open_ended=True) in harness.step()
+    assert SealFromFiler("t-0-16-0", None, at_least=True) in harness.step()
     assert [d.action for d in harness.leader.decisions].count("accept loss") == 1
 
 
@@ -198,7 +198,7 @@ def test_the_next_leader_knows_of_an_accepted_loss():
     harness = ReconcilerHarness(brokers=4)
     harness.stored, harness.etag, harness.brokers = put.layout, old.etag + 1, old.brokers
     effects = harness.run()
-    assert SealFromFiler("t-0-16-0", None, open_ended=True) in effects and "t-0-16-0" not in harness.layout
+    assert SealFromFiler("t-0-16-0", None, at_least=True) in effects and "t-0-16-0" not in harness.layout
 
 
 def test_the_next_leader_reports_a_loss_it_did_not_observe():
@@ -209,7 +209,7 @@ def test_the_next_leader_reports_a_loss_it_did_not_observe():
     assert isinstance(put, PutLayout)
     harness = ReconcilerHarness(brokers=4)
     harness.stored, harness.etag, harness.brokers = put.layout, old.etag + 1, old.brokers
-    assert SealFromFiler("t-0-16-0", 42, open_ended=True) in harness.run()
+    assert SealFromFiler("t-0-16-0", 42, at_least=True) in harness.run()
 
 
 def test_a_new_leader_decides_nothing_before_the_replicas_reported():

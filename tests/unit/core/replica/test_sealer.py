@@ -6,7 +6,7 @@ import pytest
 
 from smq_core.model.entities import ChunkInfo, Durability, ProducerState, SealOutcome
 from smq_core.model.keyspace import KeyRange
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica
@@ -131,7 +131,7 @@ def test_a_chunk_at_the_place_of_the_seal_moves_the_seal():
     assert chain.objects[4].sealed and chain.objects[4].producers == theirs(0, 2).producers
 
 
-@pytest.mark.parametrize(("known", "lost"), [(None, None), (3, None), (4, None), (9, LostRange(4, 9))])
+@pytest.mark.parametrize(("known", "lost"), [(None, None), (3, None), (4, None), (9, Loss(4, 9))])
 def test_what_was_acked_beyond_the_end_is_recorded_as_lost(known, lost):
     chain = FakeChain(theirs(0, 2))
     assert chain.run(UnsealedTail(), known_watermark=known).lost == lost
@@ -141,8 +141,8 @@ def test_what_was_acked_beyond_the_end_is_recorded_as_lost(known, lost):
 @pytest.mark.parametrize(("known", "upto"), [(None, 4), (3, 4), (4, 4), (9, 9)])
 def test_a_sealer_that_may_not_know_all_acks_leaves_the_loss_open(known, upto):
     chain = FakeChain(theirs(0, 2))
-    assert chain.run(UnsealedTail(), known_watermark=known, open_ended=True).lost == LostRange(4, upto, True)
-    assert chain.objects[4].lost == LostRange(4, upto, True)
+    assert chain.run(UnsealedTail(), known_watermark=known, at_least=True).lost == Loss(4, upto, True)
+    assert chain.objects[4].lost == Loss(4, upto, True)
 
 
 def test_only_a_loss_recorded_in_the_seal_is_reported():

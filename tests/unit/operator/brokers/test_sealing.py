@@ -19,7 +19,7 @@ from smq_core.model.entities import (
     TopicSpec,
 )
 from smq_core.model.keyspace import KeyRange
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_core.sealing.seal_coordinator import SealFromFiler
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.runtime.store_pool import StorePool
@@ -55,8 +55,8 @@ class ChainOfDeadBrokers:
         info = ChunkInfo(SEGMENT, first, count, "b", f"n{first}", producers=producers, snapshot_at=snapshot_at)
         assert isinstance(self.chain.put(info, [(rows([b"v"] * count), 5)], chunk_schema()), StoredChunk)
 
-    async def seal(self, *, open_ended: bool = False) -> ChunkInfo:
-        step = SealFromFiler(SEGMENT, known_watermark=0, open_ended=open_ended)
+    async def seal(self, *, at_least: bool = False) -> ChunkInfo:
+        step = SealFromFiler(SEGMENT, known_watermark=0, at_least=at_least)
         outcome = await self.executor.seal_from_filer(TOPIC, LAYOUT, step)
         (*_, last) = self.chain.walk()
         assert last.sealed and last.outcome == outcome
@@ -90,7 +90,7 @@ async def test_the_seal_has_what_groups_have_read_beyond_the_end() -> None:
         committed = CommittedPositions(1, {SEGMENT: position, "another": 50}, writer=group)
         group_positions.put_positions(dead.store, TOPIC.name, TOPIC.uid, group, committed, None)
     dead.store.put(paths.group(TOPIC.name, TOPIC.uid, "damaged"), b"{")
-    assert (await dead.seal(open_ended=True)).lost == LostRange(2, 7, open_ended=True)
+    assert (await dead.seal(at_least=True)).lost == Loss(2, 7, at_least=True)
 
 
 async def test_a_seal_that_was_made_earlier_is_found() -> None:
@@ -108,7 +108,7 @@ async def test_the_seal_has_the_schema_of_its_segment() -> None:
     schemas = tuple(TopicSchema(version, (Column(f"c{version}", "int8"),)) for version in range(3))
     second = replace(LAYOUT.segments[0], schema_version=1)
     layout = replace(LAYOUT, segments=(second,), schemas=schemas)
-    await dead.executor.seal_from_filer(TOPIC, layout, SealFromFiler(SEGMENT, known_watermark=0, open_ended=False))
+    await dead.executor.seal_from_filer(TOPIC, layout, SealFromFiler(SEGMENT, known_watermark=0, at_least=False))
     (seal,) = dead.chain.walk()
     assert seal.schema_version == 1
     (chunk,) = dead.chain.files()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from smq_core.errors import StaleGeneration
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_proto.v1 import groups_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import open_store
@@ -52,11 +52,11 @@ class WholeCluster:
         self.uid, self.segment = managed.topic.uid, segment.name
         self.fleet.write(self.uid, segment, rows)
 
-    def lost(self) -> LostRange | None:
+    def lost(self) -> Loss | None:
         """What the index says of the segment."""
         return next((e.lost for e in sealed_index.read(self.store, TOPIC, self.uid) if e.name == self.segment), None)
 
-    async def wait_lost(self, leader: LeaderInMemory, lost: LostRange) -> None:
+    async def wait_lost(self, leader: LeaderInMemory, lost: Loss) -> None:
         """Waits until the index and the leader agree on this loss."""
         await wait_until(lambda: self.lost() == lost, what=f"{lost} in the index")
         await wait_until(
@@ -84,7 +84,7 @@ async def commit(
 async def losses(leader: LeaderInMemory, group: str = GROUP) -> list[tuple[int, int, bool]]:
     """What a member of the group is told."""
     reply: Any = await leader.call("GetPositions", groups_pb2.GetPositionsRequest(topic="t", group=group))
-    return [(loss.start, loss.stop, loss.at_least) for loss in reply.lost_with_replicas]
+    return [(it.loss.start, it.loss.stop, it.loss.at_least) for it in reply.lost_with_replicas]
 
 
 @asynccontextmanager
@@ -106,7 +106,7 @@ async def everything_killed(committed: int) -> AsyncIterator[tuple[WholeCluster,
 @virtual_time
 async def test_after_the_loss_of_everything_positions_of_groups_say_how_much_is_lost() -> None:
     async with everything_killed(committed=7) as (cluster, leader):
-        await cluster.wait_lost(leader, LostRange(0, 7, open_ended=True))
+        await cluster.wait_lost(leader, Loss(0, 7, at_least=True))
         condition = leader.condition(TOPIC, "DataLoss")
         assert condition.status == "True" and f"{cluster.segment}: offsets 0 to at least 7" in condition.message
         await join(leader, "b")
@@ -116,7 +116,7 @@ async def test_after_the_loss_of_everything_positions_of_groups_say_how_much_is_
 @virtual_time
 async def test_without_any_lower_bound_the_loss_is_possible() -> None:
     async with everything_killed(committed=0) as (cluster, leader):
-        await cluster.wait_lost(leader, LostRange(0, 0, open_ended=True))
+        await cluster.wait_lost(leader, Loss(0, 0, at_least=True))
         condition = leader.condition(TOPIC, "DataLoss")
         assert condition.status == "Unknown" and f"{cluster.segment}: possibly offsets from 0 on" in condition.message
         await join(leader, "b")
@@ -126,7 +126,7 @@ async def test_without_any_lower_bound_the_loss_is_possible() -> None:
 @virtual_time
 async def test_a_loss_is_reported_until_a_member_has_confirmed_it() -> None:
     async with everything_killed(committed=7) as (cluster, leader):
-        await cluster.wait_lost(leader, LostRange(0, 7, open_ended=True))
+        await cluster.wait_lost(leader, Loss(0, 7, at_least=True))
         await join(leader, "b")
         await commit(leader, "b", {})
         assert await losses(leader) == [(0, 7, True)], "a commit alone does not say that its program knows"
@@ -135,12 +135,12 @@ async def test_a_loss_is_reported_until_a_member_has_confirmed_it() -> None:
         await leader.loop.stop()
         third = cluster.leader()
         async with running_leader(third):
-            await cluster.wait_lost(third, LostRange(0, 7, open_ended=True))
+            await cluster.wait_lost(third, Loss(0, 7, at_least=True))
             await join(third, "c")
             assert await losses(third) == [], "it is durable"
             with suppress(StaleGeneration):  # the segment has ended, so the position itself is refused
                 await commit(third, "c", {cluster.segment: 9})
-            await cluster.wait_lost(third, LostRange(0, 9, open_ended=True))
+            await cluster.wait_lost(third, Loss(0, 9, at_least=True))
             assert await losses(third) == [(7, 9, True)], "what is known now beyond that"
             reasons = [d.reason for d in third.decisions.recent if d.action == "record loss"]
             assert len(reasons) == 1 and f"group {GROUP} has read messages beyond the end" in reasons[0]
@@ -149,7 +149,7 @@ async def test_a_loss_is_reported_until_a_member_has_confirmed_it() -> None:
 @virtual_time
 async def test_groups_that_start_after_the_loss() -> None:
     async with everything_killed(committed=7) as (cluster, leader):
-        await cluster.wait_lost(leader, LostRange(0, 7, open_ended=True))
+        await cluster.wait_lost(leader, Loss(0, 7, at_least=True))
         await join(leader, "x", "later", "latest")
         assert await losses(leader, "later") == [], "it begins after the loss"
         await join(leader, "y", "all", "earliest")
@@ -159,30 +159,30 @@ async def test_groups_that_start_after_the_loss() -> None:
 @virtual_time
 async def test_a_position_that_an_earlier_leader_could_not_record_is_recorded_by_the_next() -> None:
     async with everything_killed(committed=7) as (cluster, leader):
-        await cluster.wait_lost(leader, LostRange(0, 7, open_ended=True))
+        await cluster.wait_lost(leader, Loss(0, 7, at_least=True))
         await leader.loop.stop()
         (entry,) = sealed_index.read(cluster.store, TOPIC, cluster.uid)
         page = paths.index_page(TOPIC, cluster.uid, 0)
         text = cluster.store.get(page)
         assert text is not None
-        cluster.store.put(page, bytes(text[0]).replace(b'"lost_to":7', b'"lost_to":3'))
-        assert entry.lost is not None and cluster.lost() == LostRange(0, 3, open_ended=True)
+        cluster.store.put(page, bytes(text[0]).replace(b'"stop":7', b'"stop":3'))
+        assert entry.lost is not None and cluster.lost() == Loss(0, 3, at_least=True)
         third = cluster.leader()
         async with running_leader(third):
-            await cluster.wait_lost(third, LostRange(0, 7, open_ended=True))
+            await cluster.wait_lost(third, Loss(0, 7, at_least=True))
 
 
 @virtual_time
 async def test_a_stranger_s_commit_shows_nothing() -> None:
     async with everything_killed(committed=7) as (cluster, leader):
-        await cluster.wait_lost(leader, LostRange(0, 7, open_ended=True))
+        await cluster.wait_lost(leader, Loss(0, 7, at_least=True))
         generation = await join(leader, "b")
         with pytest.raises(StaleGeneration):
             served = leader.groups.loaded(TOPIC, GROUP)
             assert served is not None
             await leader.groups.commit(TOPIC, GROUP, "stranger", generation, {cluster.segment: 9}, epoch=served.epoch)
         await wait_until(lambda: leader.tasks.idle)
-        assert cluster.lost() == LostRange(0, 7, open_ended=True)
+        assert cluster.lost() == Loss(0, 7, at_least=True)
 
 
 @virtual_time

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from smq_core.model.entities import Column, Durability, Reason, TopicSchema, TopicSpec
+from smq_core.model.loss import Loss
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.kube.client.kinds import TOPICS, Resource
 from smq_operator.kube.status.diff import Create, Delete, PatchMetadata, PatchStatus, compute_writes
@@ -141,7 +142,7 @@ def test_a_sealed_segment_comes_back_without_what_is_no_more_known(resources: Fa
         {"phase": "Sealed"},
         {"brokers": ["x"]},
         {"endOffset": 5},
-        {"lost": {"from": 1, "to": 2}},
+        {"lost": {"start": 1, "stop": 2}},
         {"openedAt": "2020-01-01T00:00:00Z"},
     ],
     ids=str,
@@ -284,7 +285,7 @@ def test_a_condition_is_as_old_as_its_status(resources: FakeResources) -> None:
 
 def test_health_issues_are_reported_with_what_to_do(resources: FakeResources) -> None:
     issues = HealthIssues(hot=((NAME, 3),), blocked=((NAME, ("b0", "b1")),), draining=(AffectedReplica(NAME, "b0"),))
-    lost = replace(finished(split(new_layout(), NAME))[1][0], lost_from=10, lost_to=20)
+    lost = replace(finished(split(new_layout(), NAME))[1][0], lost=Loss(10, 20))
     more = {"lost": (lost,), "rejection": "partitions cannot change", "paused": True, "unread_by": ("report",)}
     resources.apply_until_stable(snapshot(new_layout(), issues=issues, **more))
     reported = {c["type"]: c for c in resources.topic["status"]["conditions"]}
@@ -339,9 +340,9 @@ def test_every_reason_is_one_that_the_definition_has() -> None:
 
 def test_a_segment_says_what_it_lost_and_whether_that_may_be_more(resources: FakeResources) -> None:
     after, (sealed, *_) = finished(split(new_layout(), NAME))
-    sealed = replace(sealed, lost_from=100, lost_to=120)
+    sealed = replace(sealed, lost=Loss(100, 120))
     resources.apply_until_stable(snapshot(after, [sealed]))
-    assert resources.segments[NAME]["status"]["lost"] == {"from": 100, "to": 120}
-    sealed = replace(sealed, lost_to=130, lost_open_ended=True)
+    assert resources.segments[NAME]["status"]["lost"] == {"start": 100, "stop": 120}
+    sealed = replace(sealed, lost=Loss(100, 130, at_least=True))
     resources.apply_until_stable(snapshot(after, [sealed]))
-    assert resources.segments[NAME]["status"]["lost"] == {"from": 100, "to": 130, "atLeast": True}
+    assert resources.segments[NAME]["status"]["lost"] == {"start": 100, "stop": 130, "atLeast": True}

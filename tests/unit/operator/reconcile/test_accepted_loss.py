@@ -64,4 +64,6 @@ async def test_an_accepted_loss_and_its_offsets_survive_the_leader():
         await wait_until(lambda: sealed_index.read(store, TOPIC, uid), what="the next leader seals it")
         (entry,) = sealed_index.read(store, TOPIC, uid)
         assert (entry.name, entry.end) == (segment.name, 0)
-        assert (entry.lost_from, entry.lost_to) == (0, 10), "the loss is reported, though this leader got no report"
+        assert entry.lost is not None and (entry.lost.start, entry.lost.stop) == (0, 10), (
+            "the loss is reported, though this leader got no report"
+        )

@@ -11,7 +11,7 @@ import pytest
 
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import SealedSegment, Segment
-from smq_core.model.lost_range import LostRange
+from smq_core.model.loss import Loss
 from smq_proto.v1 import admin_pb2, topics_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import open_store
@@ -44,10 +44,10 @@ class AcceptedLoss:
         return found[0] if found else None
 
     @property
-    def lost(self) -> tuple[int | None, int | None]:
+    def lost(self) -> tuple[int, int] | None:
         entry = self.entry
         assert entry is not None
-        return entry.lost_from, entry.lost_to
+        return None if entry.lost is None else (entry.lost.start, entry.lost.stop)
 
     def cut_off(self, leader: LeaderInMemory) -> None:
         for replica in self.segment.replicas:
@@ -118,13 +118,13 @@ async def test_what_was_acked_beyond_the_recorded_loss_is_recorded_once_it_is_re
         loss.write(7)
         loss.return_primary()
         await wait_until(lambda: loss.lost == (0, 17), what="the loss is raised")
-        assert loss.entry == replace(before, lost_to=17)
+        assert loss.entry == replace(before, lost=Loss(0, 17, before.lost.at_least))
         await wait_until(lambda: decisions(leader), what="a decision says so")
         (reason,) = decisions(leader)
         assert "offsets 0 to at least 17 are lost" in reason
         assert "offsets 0 to at least 17" in leader.condition(TOPIC, "DataLoss").message
         history: Any = await leader.call("History", topics_pb2.HistoryRequest(topic="t"))
-        assert [(s.lost_from, s.lost_to) for s in history.segments if s.name == loss.segment.name] == [(0, 17)]
+        assert [(s.lost.start, s.lost.stop) for s in history.segments if s.name == loss.segment.name] == [(0, 17)]
 
 
 @virtual_time
@@ -221,7 +221,7 @@ async def test_an_index_that_was_read_before_does_not_take_the_loss_back() -> No
         loss.return_primary()
         await wait_until(lambda: decisions(leader), what="the loss is raised")
         leader.topics[TOPIC].merge_index(older)
-        assert leader.topics[TOPIC].sealed[loss.segment.name].lost_to == 17
+        assert leader.topics[TOPIC].sealed[loss.segment.name].lost == loss.entry.lost
 
 
 @virtual_time
@@ -231,7 +231,7 @@ async def test_a_leader_takes_in_what_another_one_recorded() -> None:
         before = managed.index_changes
         sealed_index.raise_losses(loss.store, TOPIC, loss.uid, {loss.segment.name: 12})
         managed.merge_index(sealed_index.load(loss.store, TOPIC, loss.uid))
-        assert managed.sealed[loss.segment.name].lost_to == 12
+        assert managed.sealed[loss.segment.name].lost.stop == 12
         assert managed.index_changes == before + 1, "so the change is announced"
 
 
@@ -247,7 +247,7 @@ async def test_a_loss_that_nobody_knew_of_is_recorded() -> None:
         await wait_until(lambda: TOPIC in second.topics and second.topics[TOPIC].layout is not None)
         await loss.accept(second)
         await loss.wait_indexed(second)
-        assert loss.entry is not None and loss.entry.lost == LostRange(0, 0, open_ended=True)
+        assert loss.entry is not None and loss.entry.lost == Loss(0, 0, at_least=True)
         await wait_until(lambda: second.condition(TOPIC, "DataLoss").status == "Unknown", what="nobody has a report")
         loss.return_primary()
         await wait_until(lambda: loss.lost == (0, 10), what="the primary reports it")

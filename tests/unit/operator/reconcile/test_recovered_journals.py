@@ -83,7 +83,7 @@ async def test_nothing_is_lost_if_all_replicas_are_killed_and_started_again():
         for broker in replicas:
             cluster.fleet.restart(broker)
         entry = await cluster.sealed()
-        assert (entry.end, entry.lost_from) == (10, None)
+        assert (entry.end, entry.lost) == (10, None)
 
 
 @virtual_time
@@ -95,7 +95,7 @@ async def test_one_journal_is_enough_and_a_later_leader_finds_it():
     cluster.leader = LeaderInMemory(cluster.platform, cluster.fleet, cluster.store)
     async with running_leader(cluster.leader):
         entry = await cluster.sealed()
-        assert (entry.end, entry.lost_from) == (10, None)
+        assert (entry.end, entry.lost) == (10, None)
 
 
 @virtual_time
@@ -103,7 +103,7 @@ async def test_a_failover_with_a_living_replica_does_not_wait_for_the_journal():
     async with filled() as cluster:
         cluster.kill(cluster.replicas[0])
         entry = await cluster.sealed()
-        assert (entry.end, entry.lost_from) == (10, None)
+        assert (entry.end, entry.lost) == (10, None)
         incarnation = cluster.replicas[0].replica.incarnation
         known = cluster.leader.registry.get(incarnation)
         assert known is None or known.liveness(cluster.leader.parts.clock()) is Liveness.ENDED
@@ -141,7 +141,7 @@ async def test_a_damaged_journal_waits_for_the_other_one():
         await wait_until(lambda: cluster.blocked_reason() == "JournalsAwaited", what="the other one may have all")
         cluster.fleet.restart(second)
         entry = await cluster.sealed()
-        assert (entry.end, entry.lost_from) == (10, None)
+        assert (entry.end, entry.lost) == (10, None)
 
 
 @virtual_time
@@ -175,7 +175,7 @@ async def test_a_whole_journal_without_the_segment_proves_that_nothing_was_lost(
         cluster.fleet.restart(first)
         cluster.fleet.restart(second, journal=False)
         entry = await cluster.sealed()
-        assert (entry.end, entry.lost_from) == (0, None if whole else 0)
+        assert (entry.end, entry.lost is None) == (0, whole)
 
 
 @virtual_time

@@ -76,8 +76,8 @@ async def test_what_brokers_and_their_producers_meet_counts() -> None:
         await it.opened()
         report = it.broker.report
 
-        def failing() -> brokers_pb2.BrokerReport:
-            made = report()
+        def failing(leader: str = "") -> brokers_pb2.BrokerReport:
+            made = report(leader)
             made.status.filer_problem, made.status.filer_failing_seconds = "disk full", FILER_FAILS_AFTER_US / 1e6
             for segment in made.status.segments:
                 segment.stalled_seconds = 11.0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from smq_core.model.entities import Durability, Layout, SealedSegment, TopicSpec
+from smq_core.model.loss import Loss
 from smq_operator.api.admin import SMQ, condition_messages
 from smq_operator.kube.status.condition_merge import KUBECTL, topic_status_conditions
 from smq_operator.status.health import AffectedReplica, FilerOutage, HealthIssues
@@ -61,9 +62,9 @@ def stored(layout: Layout) -> Layout:
     return replace(layout, segments=tuple(replace(s, durability=Durability.STORED) for s in layout.segments))
 
 
-def lossy(lost_to: int = 20, open_ended: bool = False) -> SealedSegment:
+def lossy(stop: int = 20, at_least: bool = False) -> SealedSegment:
     entry = finished(split(new_layout(), NAME))[1][0]
-    return replace(entry, lost_from=10, lost_to=lost_to, lost_open_ended=open_ended)
+    return replace(entry, lost=Loss(10, stop, at_least))
 
 
 NO_LAYOUT = ("Unknown", "Waiting", "not known yet")
@@ -175,7 +176,7 @@ SITUATIONS = {
     ),
     "lossy": situation(lost=(lossy(),), expect={"DataLoss": ("True", "ReplicasLost", "offsets 10 to 20")}),
     "open-ended": situation(
-        lost=(lossy(open_ended=True),),
+        lost=(lossy(at_least=True),),
         expect={"DataLoss": ("True", "ReplicasLost", f"{NAME}: offsets 10 to at least 20")},
     ),
     "possible": situation(
