@@ -17,6 +17,8 @@ FOLLOWER_LINK = "broker/smq_broker/replication/follower_link.py"
 TEST_REPLICATION = "tests/unit/broker/replication/test_shared_replication_stream.py"
 TEST_OUTCOME_WORKER = "tests/unit/client/producing/test_outcome_worker.py"
 TEST_SYNC = "tests/unit/operator/reconcile/test_topic_sync.py"
+TAIL_STREAM = "client/smq/reading/tail_stream.py"
+TEST_CHANNELS = "tests/unit/client/transport/test_reader_channels.py"
 
 MUTATIONS = (
     # ---- the leader
@@ -277,10 +279,7 @@ MUTATIONS = (
         "client/smq/transport/reader_channels.py",
         "if unused and self._channels.get(shared.address) is shared:",
         "if unused and shared.address in self._channels:",
-        (
-            "tests/unit/client/transport/test_reader_channels.py::"
-            "test_a_connection_is_cut_only_if_nobody_gets_frames_over_it",
-        ),
+        (f"{TEST_CHANNELS}::test_a_connection_is_cut_only_if_nobody_gets_frames_over_it",),
     ),
     Mutation(
         "leave_the_leader_for_a_former_failure",
@@ -293,7 +292,44 @@ MUTATIONS = (
             "test_a_call_that_fails_late_leaves_the_leader_that_another_one_has_found",
         ),
     ),
+    Mutation(
+        "share_a_connection_that_broke",
+        "A connection that breaks is not given to the next reader.",
+        TAIL_STREAM,
+        "                shared.is_broken = True",
+        "                shared.is_broken = False",
+        (f"{TEST_CHANNELS}::test_a_connection_that_breaks_is_not_given_to_the_next_reader",),
+    ),
+    Mutation(
+        "leave_a_call_that_hangs_before_it_begins",
+        "A stream that is aborted before it begins cuts a connection over which nobody gets frames.",
+        TAIL_STREAM,
+        "        elif shared is not None:\n            shared.cut_if_unresponsive(time.monotonic())\n",
+        "",
+        (f"{TEST_CHANNELS}::test_a_stream_that_is_aborted_before_it_begins_cuts_a_connection_without_frames",),
+    ),
+    Mutation(
+        "end_a_shutdown_that_cannot_report_an_error",
+        "An error that cannot be reported ends no shutdown.",
+        "storage/smq_storage/process/shutdown.py",
+        "            except Exception as second:\n                self.errors",
+        "            except ValueError as second:\n                self.errors",
+        ("tests/unit/storage/test_shutdown.py::test_an_error_that_cannot_be_reported_ends_no_shutdown",),
+    ),
     # ---- readers
+    Mutation(
+        "read_the_seals_before_the_reports",
+        "What a reader takes from a successor comes after all messages of its predecessors.",
+        "client/smq/reading/topic_state.py",
+        "        reaches = self._reports.reaches(at.uid, living) if self._reports is not None else {}\n",
+        "        read = {it.name: self._seal(it) for it in living}\n"
+        "        reaches = self._reports.reaches(at.uid, living) if self._reports is not None else {}\n"
+        "        self._seal = lambda segment: read[segment.name]\n",
+        (
+            "tests/unit/client/test_topic_state.py::"
+            "test_what_successors_have_comes_after_all_messages_of_their_predecessors",
+        ),
+    ),
     Mutation(
         "forget_the_end_of_a_segment_with_the_index",
         "A reader knows the end of a segment that it has seen sealed, also after the index has forgotten it.",

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.flight as fl
 import pytest
 
+from smq.reading.tail_stream import TailStream
 from smq.transport.dialer import DIRECT
 from smq.transport.reader_channels import UNRESPONSIVE_AFTER_SECONDS, ReaderChannels
 from smq_core.errors import Unreachable
+from smq_core.model.entities import Replica
 from support.waiting import HANG_GUARD
+
+REPLICA = Replica("a", "a-1", "a:1")
 
 
 class FakeChannel:
     def __init__(self, address: str) -> None:
         self.address = address
         self.closed = self.cut = False
+        self.client: Any = SimpleNamespace()
 
     def close(self) -> None:
         self.closed = True
@@ -103,3 +110,34 @@ def test_a_connection_is_cut_only_if_nobody_gets_frames_over_it() -> None:
     assert network.opened[0].closed and not network.opened[1].closed
     network.channels.connect(network.channels.acquire("a:1"))
     assert len(network.opened) == 2, "which stays the one that readers share"
+
+
+def test_a_connection_that_breaks_is_not_given_to_the_next_reader() -> None:
+    network = Network()
+    network.channels.connect(network.channels.acquire("a:1"))  # by a reader that gets nothing at present
+
+    def break_connection(*_: object) -> Any:
+        raise fl.FlightUnavailableError("connection reset")
+
+    network.opened[0].client.do_get = break_connection
+    with pytest.raises(Unreachable):
+        next(TailStream("t-0-16-0", "uid", REPLICA, network.channels).frames(0))
+    network.channels.connect(network.channels.acquire("a:1"))
+    assert len(network.opened) == 2
+
+
+def test_a_stream_that_is_aborted_before_it_begins_cuts_a_connection_without_frames() -> None:
+    network = Network()
+    shared = network.channels.acquire("a:1")
+    network.channels.connect(shared)
+    stream = TailStream("t-0-16-0", "uid", REPLICA, network.channels)
+
+    def hang(*_: object) -> Any:
+        shared.got_frame(float("-inf"))
+        stream.abort()  # as another thread does
+        assert network.opened[0].cut, "the call would hang"
+        raise fl.FlightUnavailableError("connection reset")
+
+    network.opened[0].client.do_get = hang
+    with pytest.raises(Unreachable):
+        next(stream.frames(0))
