@@ -73,7 +73,7 @@ def test_it_stops_everything_that_it_started_and_leaves_the_data(start: Start) -
     assert not [pid for pid in started if is_running(pid)]
     assert "stopping the leader" in dev.output and "the data is in" in dev.output
     again = start("--brokers", "2").wait_ready()
-    ran = smq("consume", "events", "--from", "earliest", "--max", "1", "--timeout", "120", leader=again.leader)
+    ran = smq("consume", "events", "--from", "earliest", "--max", "1", "--idle-timeout", "120", leader=again.leader)
     assert ran.out == "kept\n", ran
     started = processes(again.folder) | set(broker_pids(again.folder))
     assert again.end(signal.SIGTERM) == 0
@@ -186,7 +186,7 @@ def publish_in_memory(leader: str) -> list[str]:
 
 
 def read_back(dev: DevProcess, count: int) -> list[str]:
-    ran = smq("consume", "kept", "--from", "earliest", "--max", str(count), "--timeout", "60", leader=dev.leader)
+    ran = smq("consume", "kept", "--from", "earliest", "--max", str(count), "--idle-timeout", "60", leader=dev.leader)
     assert ran.code == 0, ran
     return ran.lines
 

@@ -18,7 +18,7 @@ from support.waiting import HANG_GUARD, eventually
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 # Followed by how many there are.
-ALL = ("--from", "earliest", "--timeout", "120", "--max")
+ALL = ("--from", "earliest", "--idle-timeout", "120", "--max")
 
 
 def test_lines_go_in_and_come_out(leader: str, topic: str) -> None:
@@ -63,7 +63,7 @@ def test_rows_that_do_not_fit_are_refused_column_by_column(leader: str, typed_to
     ran = smq("publish", typed_topic, "--from", str(file), leader=leader)
 
     assert ran.code == 1 and "size" in ran.err and "huge" in ran.err and "Traceback" not in ran.err, ran
-    assert smq("consume", typed_topic, "--from", "earliest", "--timeout", "3", leader=leader).out == ""
+    assert smq("consume", typed_topic, "--from", "earliest", "--idle-timeout", "3", leader=leader).out == ""
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_json_lines_keep_their_text_and_their_key(leader: str, topic: str) -> No
     line = '{"id": 7,  "price": 1.10}'
     smq("publish", topic, "--input", "json", "--key", "id", leader=leader, stdin=line + "\n")
 
-    found = json.loads(smq("consume", topic, *ALL, "1", "-f", "json", "--meta", leader=leader).out)
+    found = json.loads(smq("consume", topic, *ALL, "1", "-o", "json", "--meta", leader=leader).out)
 
     assert (found["key"], found["value"], found["_offset"]) == ("7", line, 0)
     assert found["_segment"].startswith(topic) and found["timestamp"] <= found["appended"]
@@ -96,7 +96,7 @@ def test_json_that_was_consumed_can_be_published_again(leader: str, topic: str) 
         '{"key":"k","value":"","headers":[["h","1"],["h",null]]}',
         '{"key_base64":"/w==","value_base64":"AP8=","headers":[{"key":"h","value_base64":"/w=="}]}',
     ]
-    consume = ("consume", topic, "--from", "earliest", "-f", "json", "--meta", "--max")
+    consume = ("consume", topic, "--from", "earliest", "-o", "json", "--meta", "--max")
     smq("publish", topic, "--input", "json", leader=leader, stdin="\n".join(lines))
     first = smq(*consume, "3", leader=leader)
 
@@ -179,7 +179,7 @@ def test_a_line_that_is_refused_says_what_was_published_before(leader: str, topi
 
 def test_a_group_goes_on_where_it_was_to_the_message(leader: str, topic: str) -> None:
     smq("publish", topic, leader=leader, stdin="".join(f"{i}\n" for i in range(10)))
-    group = ("--group", "g", "--from", "earliest", "--timeout", "120")
+    group = ("--group", "g", "--from", "earliest", "--idle-timeout", "120")
 
     first = smq("consume", topic, *group, "--max", "4", leader=leader)
     behind = lambda: (it := smq("group", "list", topic, leader=leader)) and (it.column("GROUP"), it.column("LAG"))  # noqa: E731
@@ -194,7 +194,7 @@ def test_what_was_consumed_into_parquet_can_be_published_again(leader: str, topi
     smq("publish", topic, leader=leader, stdin="one\ntwo\n")
     file = tmp_path / "out.parquet"
 
-    ran = smq("consume", topic, "--from", "earliest", "--max", "2", "-f", "parquet", "--to", str(file), leader=leader)
+    ran = smq("consume", topic, "--from", "earliest", "--max", "2", "-o", "parquet", "--to", str(file), leader=leader)
     again = smq("publish", topic, "--from", str(file), leader=leader)
 
     assert ran.code == 0 and again.out.startswith("2 messages"), (ran, again)
@@ -276,7 +276,7 @@ def test_a_position_that_the_topic_does_not_have_is_refused_with_those_that_it_h
         (f"{first}:3", f"{first} has no offset 3: it has messages up to 2, so 0 to 2 are possible"),
         (f"{topic}-0-16-9:0", f"default/{topic} has no segment {topic}-0-16-9; it has {first}"),
     ):
-        ran = smq("consume", topic, "--from", position, "--timeout", "0", leader=leader)
+        ran = smq("consume", topic, "--from", position, "--idle-timeout", "0", leader=leader)
         assert (ran.code, ran.out) == (1, "") and words in ran.err and "lost" not in ran.err, ran
     assert smq("consume", topic, "--from", f"{first}:1", "--max", "1", leader=leader).out == "b\n"
     ran = smq("consume", topic, "--segment", f"{topic}-0-16-9", leader=leader)

@@ -304,7 +304,7 @@ def test_a_start_in_the_future_is_refused_but_not_one_by_another_clock() -> None
 
 def test_a_parquet_file_cannot_have_the_columns_of_several_schemas(tmp_path: Path) -> None:
     to = str(tmp_path / "out.parquet")
-    ran = CliRunner().invoke(app, ["consume", "t", "--schema", "own", "-f", "parquet", "--to", to])
+    ran = CliRunner().invoke(app, ["consume", "t", "--schema", "own", "-o", "parquet", "--to", to])
     assert ran.exit_code == 1
     assert "leave out --schema own" in ran.output
     assert not list(tmp_path.iterdir())
@@ -348,8 +348,10 @@ def test_messages_that_are_gone_end_it_with_what_to_type_or_are_skipped(
     monkeypatch.setattr("smq.cli.commands.consume.client", LosingConsumer)
 
     some, more = tmp_path / "some.json", tmp_path / "more.json"
-    failed = CliRunner().invoke(app, ["consume", "events", "--timeout", "0", "--to", str(some)])
-    skipped = CliRunner().invoke(app, ["consume", "events", "--timeout", "0", "--to", str(more), "--on-loss", "skip"])
+    failed = CliRunner().invoke(app, ["consume", "events", "--idle-timeout", "0", "--to", str(some)])
+    skipped = CliRunner().invoke(
+        app, ["consume", "events", "--idle-timeout", "0", "--to", str(more), "--on-loss", "skip"]
+    )
 
     assert failed.exit_code == 1 and messages_in(some) == 3
     assert f"messages 3..5 of {SEGMENT} are gone" in failed.stderr and "With --on-loss skip" in failed.stderr

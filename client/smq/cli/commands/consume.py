@@ -72,7 +72,6 @@ def consume(
         OutputFormat | None,
         typer.Option(
             "--format",
-            "-f",
             "--output",
             "-o",
             help="How to write messages.",
@@ -80,9 +79,10 @@ def consume(
         ),
     ] = None,
     max_: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many messages.")] = None,
-    timeout: Annotated[
+    idle_timeout: Annotated[
         float | None,
         typer.Option(
+            "--idle-timeout",
             min=0,
             metavar="SECONDS",
             help="Stop when no message has come for this time. If reading fails, it ends with an error.",
@@ -135,7 +135,7 @@ def consume(
         OnLoss, typer.Option(help="What to do if messages are gone: end with an error, or continue after them.")
     ] = OnLoss.FAIL,
 ) -> None:
-    """Print the messages of topics as they arrive, until --max, --timeout, --exit-at-end or Ctrl-C.
+    """Print the messages of topics as they arrive, until --max, --idle-timeout, --exit-at-end or Ctrl-C.
 
     With --group, printed messages are committed, and the next member continues after them. Of several topics, JSON and
     --meta have the field _topic, and --print has %t.
@@ -181,7 +181,7 @@ def consume(
             "on_loss": on_loss.value,
             "schema": schema.value,
         }
-        with FilerWatch(connected, topics[0], timeout=_start_timeout(timeout)):
+        with FilerWatch(connected, topics[0], timeout=_start_timeout(idle_timeout)):
             consumer: Consumer | TopicsConsumer
             if several:
                 # Each write is flushed, so nothing has to be written before the end of a segment is committed.
@@ -209,7 +209,7 @@ def consume(
             named = template is not None or (several and (meta or output_format is OutputFormat.JSON))
             writer = MessageWriter(sink, commits=group is not None, partition=partition, names_topic=named)
             # Other members of the group wait for the commit too, when they are at the end.
-            wait = MessageWait(connected, topics, timeout, exit_at_end=exit_at_end, on_idle=writer.complete)
+            wait = MessageWait(connected, topics, idle_timeout, exit_at_end=exit_at_end, on_idle=writer.complete)
             try:
                 writer.write_all(consumer, max_, wait.poll)
             except DataLost as error:
@@ -241,9 +241,9 @@ def _check_several(output_format: OutputFormat, start: Any, segments: list[str] 
         )
 
 
-def _start_timeout(timeout: float | None) -> float:
+def _start_timeout(idle_timeout: float | None) -> float:
     """How long the filer may take to find the start, in seconds."""
-    return leader_timeout() if timeout is None else min(leader_timeout(), max(MIN_START_SECONDS, timeout))
+    return leader_timeout() if idle_timeout is None else min(leader_timeout(), max(MIN_START_SECONDS, idle_timeout))
 
 
 def _leave(consumer: Consumer | TopicsConsumer) -> None:
