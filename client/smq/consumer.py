@@ -75,11 +75,11 @@ class Consumer:
         self._choice = SegmentChoice.of(
             options.segments, options.partitions, group, view.snapshot.topic.spec.partitions
         )
-        self._events = RebalanceEvents(options.on_assigned, options.on_revoked, options.on_segment_end)
         self._large_values = LargeValueReader(view)
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(options.prefetch_bytes, changed)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
+        self._events = RebalanceEvents(self._changed, options.on_assigned, options.on_revoked, options.on_segment_end)
         eager = self._large_values if options.large_values == "eager" else None
         fetchers = OpenFetchers(self._buffer, FetchSettings(view, options.max_bytes, eager, runtime.shared_tails))
         self._losses = ConsumerLosses(self._changed, in_group=in_group, skips=options.on_loss == "skip")
@@ -218,8 +218,8 @@ class Consumer:
             ended = any(segment not in self._reads.fetchers for segment in committed)
             free = not self._member.is_processing
         self._last_commit = time.monotonic()
-        if free and not self._events.revocation_pending:
-            self._membership.acknowledge_revocation()
+        if free:
+            self._give_up_revoked(self._membership)
         if ended:
             self._membership.heartbeat_now()  # successors may be readable now
         return committed
@@ -417,16 +417,24 @@ class Consumer:
         """Treats the last batch as done, because the program polls for more."""
         if self._membership is None:
             return
-        self._member.batch_finished()
+        with self._changed:
+            self._member.batch_finished()
         self._commit_if_due()
-        if not self._events.revocation_pending:
-            self._membership.acknowledge_revocation()
+        self._give_up_revoked(self._membership)
 
     def _report_rebalance(self) -> None:
         """Calls the program's callbacks. It is done with revoked segments when they have returned."""
         if self._membership is not None and self._events.pending:
             self._deliver_events()
-            self._membership.acknowledge_revocation()
+            self._give_up_revoked(self._membership)
+
+    def _give_up_revoked(self, membership: GroupMembership) -> None:
+        """Lets others have the revoked segments, unless the program has yet to learn of some."""
+        with self._changed:
+            if self._events.revocation_pending:
+                return
+            generation = membership.applied_generation
+        membership.acknowledge_revocation(generation)  # not that of an assignment that comes just now
 
     def _deliver_events(self) -> None:
         while True:

@@ -22,8 +22,6 @@ class ClientLock(IntEnum):
     ENGINE = auto()
     STREAMS = auto()
     STREAM = auto()
-    OUTCOMES = auto()
-    TIMERS = auto()
     # What both use.
     UPLOADS = auto()
     VIEWS = auto()

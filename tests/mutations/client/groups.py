@@ -28,6 +28,22 @@ TEST_GROUP_END = "tests/unit/client/consuming/test_group_end.py"
 
 MUTATIONS = (
     Mutation(
+        "acknowledge_an_assignment_that_is_not_applied",
+        "The program can only be done with the segments of an assignment that was taken in.",
+        MEMBERSHIP,
+        "            return self._applied_generation",
+        "            return self._generation",
+        (f"{TEST_MEMBERSHIP}::test_an_assignment_is_not_acknowledged_before_it_is_applied",),
+    ),
+    Mutation(
+        "look_for_revocations_without_the_lock",
+        "What heartbeats add is read with the consumer's lock.",
+        CONSUMER,
+        "        with self._changed:\n            if self._events.revocation_pending:",
+        "        if True:\n            if self._events.revocation_pending:",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_revoked_segment_can_be_committed_before_another_member_gets_it",),
+    ),
+    Mutation(
         "read_what_this_member_has_returned_again",
         "What this member has returned counts as read at the end, committed or not.",
         GROUP_END,

@@ -25,6 +25,14 @@ TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
 
 MUTATIONS = (
     Mutation(
+        "call_the_program_with_the_engines_lock",
+        "Delivery callbacks run in a thread that holds no lock.",
+        ENGINE,
+        "                fatal = error\n        run_callbacks(callbacks)\n        self._on_resolved()",
+        "                fatal = error\n            run_callbacks(callbacks)\n        self._on_resolved()",
+        (f"{TEST_CALLBACKS}::test_a_callback_may_send_and_see_what_is_done",),
+    ),
+    Mutation(
         "send_the_rows_of_a_table_that_have_capacity",
         "A table is sent as a whole or not at all, if it fits into the capacity.",
         PRODUCER,

@@ -68,6 +68,7 @@ class GroupMembership:
         self._member = f"member-{uuid.uuid4().hex[:12]}"
         self._generation = 0
         self._epoch = ""
+        self._applied_generation = 0
         self._acknowledged_generation = 0
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -81,11 +82,20 @@ class GroupMembership:
         self._thread = threading.Thread(target=self._run, name=f"smq-group-{group}", daemon=True)
         self._thread.start()
 
-    def acknowledge_revocation(self) -> None:
-        """Lets the leader assign the revoked segments to other members, because the program is done with them."""
+    @property
+    def applied_generation(self) -> int:
+        """That of the last assignment that was taken in as a whole."""
         with self._lock:
-            changed = self._acknowledged_generation != self._generation
-            self._acknowledged_generation = self._generation
+            return self._applied_generation
+
+    def acknowledge_revocation(self, generation: int) -> None:
+        """Lets the leader assign revoked segments to other members, because the program is done with them.
+
+        They are those that it does not have any more in the assignment of this ``generation``.
+        """
+        with self._lock:
+            changed = self._acknowledged_generation != generation
+            self._acknowledged_generation = generation
         if changed:
             self.heartbeat_now()
 
@@ -93,7 +103,7 @@ class GroupMembership:
     def revocation_pending(self) -> bool:
         """Whether a revoked segment is not acknowledged yet."""
         with self._lock:
-            return self._acknowledged_generation != self._generation
+            return self._acknowledged_generation != self._applied_generation
 
     def heartbeat_now(self) -> None:
         """Sends a heartbeat now, without waiting for the interval."""
@@ -197,6 +207,8 @@ class GroupMembership:
             self._generation, self._epoch = reply.generation, reply.epoch
         self.joined = True
         still_processing = self._on_assignment(positions, reply.epoch)
+        with self._lock:
+            self._applied_generation = reply.generation
         if generation_changed and not still_processing:
-            self.acknowledge_revocation()
+            self.acknowledge_revocation(reply.generation)
         return positions

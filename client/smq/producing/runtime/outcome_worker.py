@@ -6,9 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from smq.lock_order import ClientLock
 from smq.producing.seal_outcomes import SealOutcomeClient
-from smq_storage.process.locks import make_rlock
+from smq_storage.process.locks import make_lock
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,7 @@ class OutcomeWorker:
 
     def __init__(self, make_client: Callable[[], SealOutcomeClient]) -> None:
         self._make_client = make_client
-        self._wake = threading.Condition(make_rlock(ClientLock.OUTCOMES))
+        self._wake = threading.Condition(make_lock())
         self._queries: list[Query] = []
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -52,14 +51,16 @@ class OutcomeWorker:
         client: SealOutcomeClient | None = None
         while True:
             with self._wake:
-                if client is not None and (self._closed or not self._queries):
-                    client.close()
-                    client = None
-                while not self._queries and not self._closed:
+                while client is None and not self._queries and not self._closed:
                     self._wake.wait()
-                if self._closed:
-                    return
-                queries = list(self._queries)
+                queries, closed = list(self._queries), self._closed
+            if client is not None and (closed or not queries):
+                client.close()  # without the lock, because a producer waits for that with its own
+                client = None
+            if closed:
+                return
+            if not queries:
+                continue
             client = client or self._make_client()
             for query in queries:
                 if not self._run_query(query, client):

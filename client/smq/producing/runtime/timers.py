@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from smq.lock_order import ClientLock
 from smq_storage.process.locks import make_rlock, requires_lock
 
 log = logging.getLogger(__name__)
@@ -25,7 +24,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._phase = random.random()
-        self._lock = make_rlock(ClientLock.TIMERS)  # a signal handler of the program may call into the client
+        self._lock = make_rlock()  # a signal handler of the program may call into the client
         self._wake = threading.Lock()
         """Released when the thread should look again. To wait for a condition takes several times as long."""
         self._wake.acquire()

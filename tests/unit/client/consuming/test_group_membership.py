@@ -78,7 +78,7 @@ def test_a_segment_whose_batch_is_still_worked_on_is_not_given_up(
     assert member.revocation_pending
     assert {r.generation for r in leader.requests("JoinGroup")} == {0, 1}, "and the leader is not told"
 
-    member.acknowledge_revocation()
+    member.acknowledge_revocation(member.applied_generation)
     eventually(lambda: leader.acknowledged() == 2)
     assert not member.revocation_pending
 
@@ -93,7 +93,7 @@ def test_a_second_change_while_the_first_is_worked_on_is_given_up_with_it(
         heartbeat(member, leader)
     assert leader.acknowledged() < 2
 
-    member.acknowledge_revocation()
+    member.acknowledge_revocation(member.applied_generation)
     eventually(lambda: leader.acknowledged() == 3)
     assert 2 not in {r.generation for r in leader.requests("JoinGroup")}
 
@@ -106,11 +106,29 @@ def test_what_nobody_works_on_is_given_up_at_once(join: Join, leader: GroupInMem
     assert not member.revocation_pending
 
 
+def test_an_assignment_is_not_acknowledged_before_it_is_applied(
+    join: Join, leader: GroupInMemory, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = join()
+
+    def poll_meanwhile(positions: Mapping[str, int], epoch: str) -> bool:
+        member.acknowledge_revocation(member.applied_generation)
+        return True
+
+    leader.assign({"b": 0})
+    with monkeypatch.context() as patch:
+        patch.setattr(member, "_on_assignment", poll_meanwhile)
+        heartbeat(member, leader)
+    program.working = True
+    heartbeat(member, leader)
+    assert leader.acknowledged() == 1 and member.revocation_pending
+
+
 def test_an_acknowledgement_that_changes_nothing_sends_nothing(join: Join, leader: GroupInMemory) -> None:
     member = join()
     before = len(leader.requests("JoinGroup"))
     for _ in range(10):
-        member.acknowledge_revocation()
+        member.acknowledge_revocation(member.applied_generation)
     assert not member._wake.is_set() and len(leader.requests("JoinGroup")) == before
 
 

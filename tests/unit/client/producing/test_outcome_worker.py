@@ -1,4 +1,4 @@
-"""Queries for seal outcomes go on after a failure, and over a new connection where one was broken."""
+"""Queries for seal outcomes go on after a failure, over new connections where one was broken, and hold up nobody."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq.producing.seal_outcomes import SealOutcomeClient
 from smq_core.errors import Unreachable
 from smq_core.model.entities import Topic, TopicSpec
-from support.waiting import HANG_GUARD
+from smq_storage.process.locks import requires_no_lock
+from support.waiting import HANG_GUARD, eventually
 
 TOPIC = Topic("default/t", "uid", TopicSpec())
 
@@ -54,3 +55,29 @@ def test_a_broken_connection_is_not_used_again(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(2):
         assert client.fetch(TOPIC, "t-0-16-0", "p", ["b1:1"]) is None
     assert dialed == closed == [0, 1]
+
+
+class Connections:
+    def __init__(self) -> None:
+        self.closed = False
+
+    @requires_no_lock
+    def close(self) -> None:
+        """It may wait for a broker, and a producer that adds a query would wait for it with its own lock."""
+        self.closed = True
+
+
+def test_connections_are_closed_without_the_lock_when_no_outcome_is_missing() -> None:
+    opened: list[Any] = []
+
+    def make() -> Any:
+        opened.append(Connections())
+        return opened[-1]
+
+    worker = OutcomeWorker(make)
+    worker.add(lambda _: False)
+    eventually(lambda: opened and opened[0].closed)
+    worker.add(lambda _: True)
+    eventually(lambda: len(opened) == 2)
+    worker.close()
+    assert opened[1].closed
