@@ -133,14 +133,20 @@ def holder_check(name: str) -> Callable[[F], F]:
         def checked(subject: Any, *args: Any, **kwargs: Any) -> Any:
             lock = find(subject)
             lock = getattr(lock, "_lock", lock) if isinstance(lock, threading.Condition) else lock
-            is_held = lock.is_held if isinstance(lock, CheckedLock) else lock.locked()  # a test may pass a plain lock
-            if not is_held:
+            if not _is_held(lock):
                 _report(f"{function.__qualname__} is called without {name}")
             return function(subject, *args, **kwargs)
 
         return cast(F, checked)
 
     return decorate
+
+
+def _is_held(lock: Any) -> bool:
+    if isinstance(lock, CheckedLock):
+        return lock.is_held
+    # A test may pass one of Python's own.
+    return bool(lock._is_owned() if hasattr(lock, "_is_owned") else lock.locked())
 
 
 def no_lock_check(function: F) -> F:

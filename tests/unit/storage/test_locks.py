@@ -147,6 +147,16 @@ def test_it_does_not_suffice_that_another_thread_holds_the_lock() -> None:
     holder.join(HANG_GUARD)
 
 
+@pytest.mark.parametrize("lock", [threading.Lock(), threading.RLock()])
+def test_the_lock_of_a_test_may_be_one_of_python(lock: threading.Lock) -> None:
+    counter = Counter()
+    counter.lock = lock
+    with lock:
+        assert counter.add(1) == 1
+    with pytest.raises(AssertionError, match="is called without lock"):
+        counter.add(1)
+
+
 def test_code_of_the_program_is_called_without_a_lock() -> None:
     assert call_the_program() == "called"
     with make_lock(), pytest.raises(AssertionError, match="call_the_program is called with the leaf lock of"):
