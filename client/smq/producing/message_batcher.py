@@ -43,12 +43,11 @@ SMALL_BATCH_BYTES = 64 << 10
 # How old a batch may get by waiting for outcomes, because these may be those of another segment.
 MAX_BATCH_DELAY_SECONDS = 0.02
 
+# For every UNACKED_PER_DELAY batches without an outcome the next batch may wait one more delay.
 UNACKED_PER_DELAY = 4
-# Each UNACKED_PER_DELAY batches without an outcome allow a batch one more delay, up to this number. Otherwise
-# thousands of small batches wait at the end of an outage of a minute, and the brokers, which have just come back,
-# need minutes for them.
+# The most delays of one batch. With fewer, thousands of small batches wait at the end of an outage of a minute, and the
+# brokers, which have just come back, need minutes for them.
 MAX_DELAYS = 10
-
 
 # A program that ends without ``close`` says what it waits for after this long.
 EXIT_REPORT_SECONDS = 1.0
