@@ -19,6 +19,11 @@ TEST_OUTCOME_WORKER = "tests/unit/client/producing/test_outcome_worker.py"
 TEST_SYNC = "tests/unit/operator/reconcile/test_topic_sync.py"
 TAIL_STREAM = "client/smq/reading/tail_stream.py"
 TEST_CHANNELS = "tests/unit/client/transport/test_reader_channels.py"
+REBALANCE = "client/smq/consuming/groups/rebalance_events.py"
+TEST_REBALANCE = (
+    "tests/unit/client/consuming/test_rebalance_events.py::"
+    "test_only_segments_that_the_member_still_holds_are_reported_as_revoked"
+)
 
 MUTATIONS = (
     # ---- the leader
@@ -179,6 +184,25 @@ MUTATIONS = (
             "tests/unit/operator/kube/test_leader_label.py::test_a_label_that_could_not_be_set_is_set_with_the_next_step",
         ),
     ),
+    Mutation(
+        "miss_a_change_that_could_not_be_taken_in",
+        "A change of a resource that could not be taken in is listed.",
+        "operator/smq_operator/kube/informer/watcher.py",
+        "            self._on_listed(kind)  # the change would be missed until the next list\n",
+        "",
+        (f"{TEST_LIST_WATCH}::test_a_change_that_could_not_be_taken_in_is_listed",),
+    ),
+    Mutation(
+        "report_what_was_read_after_the_removal_as_lost",
+        "What a group has read of a segment after retention removed it is not lost.",
+        "operator/smq_operator/groups/group_losses.py",
+        "            start = max(segment.unread[name], positions.get(segment.name, 0))\n",
+        "            start = segment.unread[name]\n",
+        (
+            "tests/unit/operator/groups/test_group_losses.py::"
+            "test_what_a_group_has_read_of_a_segment_that_was_removed_is_not_lost",
+        ),
+    ),
     # ---- brokers
     Mutation(
         "delete_folders_of_other_programs",
@@ -266,8 +290,8 @@ MUTATIONS = (
         "leave_out_losses_before_the_last_commit",
         "A running member learns of each loss, also if another one has committed since.",
         "client/smq/consuming/consumer_losses.py",
-        "if loss.acknowledged and not self._group.received:",
-        "if loss.acknowledged:",
+        "if it.acknowledged and not self._group.received:",
+        "if it.acknowledged:",
         (
             "tests/unit/client/consuming/test_consumer_losses.py::"
             "test_a_running_member_learns_of_a_loss_before_the_groups_last_commit",
@@ -317,6 +341,22 @@ MUTATIONS = (
         ("tests/unit/storage/test_shutdown.py::test_an_error_that_cannot_be_reported_ends_no_shutdown",),
     ),
     # ---- readers
+    Mutation(
+        "revoke_segments_that_have_ended",
+        "A member's program is told of no revocation of a segment that it has read to its end.",
+        REBALANCE,
+        "        self._held.discard(segment)\n",
+        "        return\n",
+        (TEST_REBALANCE,),
+    ),
+    Mutation(
+        "revoke_segments_twice",
+        "A member's program is told once that a segment is revoked.",
+        REBALANCE,
+        "frozenset(segments) & self._held",
+        "frozenset(segments)",
+        (TEST_REBALANCE,),
+    ),
     Mutation(
         "read_the_seals_before_the_reports",
         "What a reader takes from a successor comes after all messages of its predecessors.",

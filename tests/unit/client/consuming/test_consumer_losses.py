@@ -25,18 +25,17 @@ from support.waiting import eventually
 
 def test_a_running_member_learns_of_a_loss_before_the_groups_last_commit() -> None:
     """Another member may have committed since. Only a new member leaves out what its group has passed so."""
-    changed = threading.Condition()
+    changed = threading.Condition(threading.Lock())
     running, new = (ConsumerLosses(changed, in_group=True, skips=False) for _ in range(2))
-    passed = groups_pb2.GroupPositions(
-        lost=[groups_pb2.GroupPositions.Loss(segment="s", start=0, stop=5, acknowledged=True)]
-    )
+    lost = groups_pb2.GroupPositions.SegmentLoss(segment="s", loss=pb.Loss(start=0, stop=5), acknowledged=True)
+    passed = groups_pb2.GroupPositions(lost=[lost])
     with changed:
         running.record_of_group(groups_pb2.GroupPositions(), lambda segment: 0)
         for losses in (running, new):
             losses.record_of_group(passed, lambda segment: 0)
-    assert not new.pending
-    with pytest.raises(DataLost) as caught:
-        running.raise_next()
+        assert not new.pending
+        with pytest.raises(DataLost) as caught:
+            running.raise_next()
     assert (caught.value.start, caught.value.stop) == (0, 5)
 
 

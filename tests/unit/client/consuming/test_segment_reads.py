@@ -26,7 +26,7 @@ def test_the_end_of_a_segment_is_known_after_the_index_has_forgotten_it() -> Non
     """The index keeps the ends of the last segments that were removed, and a reader may have been slow."""
     topic = TopicInMemory()
     topic.seal(topic.first, 9, topic.segment(1, predecessors=(topic.first.name,)))
-    changed = threading.Condition()
+    changed = threading.Condition(threading.Lock())
     view: Any = topic
     fetchers: Any = NoFetchers()
     losses = ConsumerLosses(changed, in_group=False, skips=False)
@@ -35,6 +35,6 @@ def test_the_end_of_a_segment_is_known_after_the_index_has_forgotten_it() -> Non
         reads.update(topic.sealed_history(), topic.snapshot.layout)
         reads.progress.positions[topic.first.name] = 3
         reads.update(SealedHistory({}, ((0, 1),)), topic.snapshot.layout)
-    with pytest.raises(DataLost) as caught:
-        losses.raise_next()
+        with pytest.raises(DataLost) as caught:
+            losses.raise_next()
     assert (caught.value.segment, caught.value.start, caught.value.stop) == (topic.first.name, 3, 9)

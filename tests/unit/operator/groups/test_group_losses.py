@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from smq_core.errors import StaleGeneration
+from smq_core.model.entities import RemovedSegment
 from smq_core.model.loss import Loss
+from smq_operator.groups.group_losses import GroupLosses
 from smq_proto.v1 import groups_pb2
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import open_store
@@ -195,3 +198,21 @@ async def test_a_group_whose_positions_cannot_be_read_is_listed_as_unreadable() 
         await join(leader, "a")
         reply: Any = await leader.call("ListGroups", groups_pb2.ListGroupsRequest(topic="t"))
         assert [(g.name, g.unreadable) for g in reply.groups] == [("damaged", True), (GROUP, False)]
+
+
+@virtual_time
+async def test_what_a_group_has_read_of_a_segment_that_was_removed_is_not_lost() -> None:
+    """It went on reading while the files were still there."""
+    removed = RemovedSegment("t-0-16-0", 0, 9, 5, unread={GROUP: 3})
+    positions = {removed.name: 3}
+
+    async def ready_topic(topic: str) -> Any:
+        return SimpleNamespace(removed_segments={removed.name: removed})
+
+    served = SimpleNamespace(committed_at=6, group=SimpleNamespace(positions=positions))
+    groups: Any = SimpleNamespace(ready_topic=ready_topic, loaded_with_dag=lambda *_: served)
+    store: Any = None
+    for offset, lost in ((3, [Loss(3, 9)]), (7, [Loss(7, 9)]), (9, [])):
+        positions[removed.name] = offset
+        found = await GroupLosses(groups, store).by_retention("t", GROUP)
+        assert found == [(removed.name, it, True) for it in lost]

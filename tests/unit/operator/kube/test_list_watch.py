@@ -7,6 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from kubernetes.client import Configuration
+
 from smq_operator.kube.client.errors import ApiServerUnreachable
 from smq_operator.kube.client.kinds import TOPICS, Kind
 from smq_operator.kube.informer.cache import ResourceCache
@@ -16,7 +19,7 @@ from smq_operator.kube.informer.list_watch import (
     MAX_BACKOFF_SECONDS,
     Informer,
 )
-from smq_operator.kube.informer.watcher import WatchScope
+from smq_operator.kube.informer.watcher import ResourceWatcher, WatchScope
 from support import virtual_time
 from support.waiting import wait_until
 
@@ -61,3 +64,17 @@ async def test_a_list_that_failed_is_made_again_soon() -> None:
 async def test_a_watch_that_begins_during_a_list_gets_another_one() -> None:
     """What changed between the two is in neither."""
     assert await Lists(lambda it: it._on_watch_started(TOPICS)).second() < DEBOUNCE_SECONDS + 1 < NEXT_RESYNC_SECONDS
+
+
+def test_a_change_that_could_not_be_taken_in_is_listed() -> None:
+    listed: list[Kind] = []
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    cache: Any = SimpleNamespace(put=fail)
+    watcher = ResourceWatcher(WatchScope([TOPICS]), cache, Configuration(), listed.append)
+    metadata = {"name": "t", "namespace": "default", "uid": "u", "resourceVersion": "1"}
+    with pytest.raises(ZeroDivisionError):
+        watcher._on_event(TOPICS, "ADDED", {"metadata": metadata})
+    assert listed == [TOPICS]

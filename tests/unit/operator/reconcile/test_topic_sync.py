@@ -78,5 +78,6 @@ async def test_a_loss_of_a_former_topic_of_the_name_is_none_of_the_next() -> Non
     recorder = LossRecorder({topic.name: managed}, decisions, WorkQueue(), pool, tasks, now, RetryPolicy())
     assert recorder.handle_positions(managed, "g", {segment_name(0): END + 5})
     await wait_until(lambda: tasks.idle)
-    assert sealed_index.read(store, topic.name, topic.uid)[0].lost_to == END + 5
+    lost = sealed_index.read(store, topic.name, topic.uid)[0].lost
+    assert lost is not None and lost.stop == END + 5
     assert managed.sealed == {of_next.name: of_next} and not decisions.recent

@@ -1,0 +1,18 @@
+"""Which segments a member's program is told of."""
+
+from __future__ import annotations
+
+from smq.consuming.groups.rebalance_events import RebalanceEvents
+
+
+def test_only_segments_that_the_member_still_holds_are_reported_as_revoked() -> None:
+    revoked: list[frozenset[str]] = []
+    events = RebalanceEvents(None, lambda segments: revoked.append(frozenset(segments)))
+    events.assigned(["ended", "given up", "kept"])
+    events.ended("ended")
+    for _ in range(2):
+        events.revoked(["given up", "of another member"])
+    events.revoke_all()
+    while (call := events.next()) is not None:
+        call()
+    assert revoked == [{"given up"}, {"kept"}]
