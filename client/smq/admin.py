@@ -13,6 +13,15 @@ from smq.group_info import GroupInfo, GroupReset, group_info
 from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
 from smq_core.model.loss import Loss
+from smq_proto.enums import (
+    APPLY_RESULT,
+    BROKER_STATE,
+    DURABILITY,
+    PHASE,
+    REASON,
+    REPLICA_STATE,
+    SEGMENT_ACTION,
+)
 from smq_proto.v1 import admin_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
 
@@ -274,7 +283,9 @@ class Admin:
         preview: only check, and return what would change. Raises SpecRejected.
         """
         reply = self._leader.admin.ApplyTopic(admin_pb2.ApplyTopicRequest(manifest=manifest, preview=preview))
-        return AppliedTopic(reply.topic, reply.result, _changes(reply.changes), reply.before, reply.after)
+        return AppliedTopic(
+            reply.topic, APPLY_RESULT.shown(reply.result), _changes(reply.changes), reply.before, reply.after
+        )
 
     def export(self, topic: str) -> str:
         """The topic's manifest with every field, as YAML that :meth:`apply` takes. Raises UnknownTopic."""
@@ -533,7 +544,9 @@ class Admin:
         name = self._topic(topic)
         full = [self._segment(name, s) for s in segments]
         try:
-            request = admin_pb2.ChangeSegmentsRequest(topic=name, action=action, segments=full, boundaries=boundaries)
+            request = admin_pb2.ChangeSegmentsRequest(
+                topic=name, action=SEGMENT_ACTION.value(action), segments=full, boundaries=boundaries
+            )
         except (ValueError, TypeError):
             raise InvalidRequest(f"a boundary must be the number of a partition; got {list(boundaries)}") from None
         self._leader.admin.ChangeSegments(request)
@@ -566,13 +579,13 @@ def _segment_info(s: pb.Segment) -> SegmentInfo:
         number=s.number,
         start=s.start,
         stop=s.stop,
-        phase=s.phase,
-        durability=s.durability,
+        phase=PHASE.shown(s.phase),
+        durability=DURABILITY.shown(s.durability),
         brokers=tuple(r.broker for r in s.replicas),
         predecessors=tuple(s.predecessors),
         successors=tuple(s.successors),
-        opened_because=s.opened_because,
-        sealed_because=s.sealed_because,
+        opened_because=REASON.shown(s.opened_because),
+        sealed_because=REASON.shown(s.sealed_because),
         opened_at=s.opened_at,
         sealed_at=s.sealed_at,
         end=s.end if s.HasField("end") else None,
@@ -589,7 +602,7 @@ def _topic_info(t: admin_pb2.TopicList.Topic) -> TopicInfo:
         partitions=t.info.partitions,
         key=t.info.key,
         schema=tuple((c.name, c.type, c.nullable) for c in t.info.schema),
-        durability=t.info.durability,
+        durability=DURABILITY.shown(t.info.durability),
         segments=tuple(sorted((_segment_info(s) for s in t.layout.segments), key=lambda s: (s.start, s.number))),
         sealed_segments=t.sealed_segments,
         messages_per_second=t.messages_per_second,
@@ -608,7 +621,7 @@ def _broker_info(b: admin_pb2.BrokerList.Broker) -> BrokerInfo:
         name=b.name,
         incarnation=b.incarnation,
         address=b.address,
-        state=b.state,
+        state=BROKER_STATE.shown(b.state),
         tail_bytes=b.status.tail_bytes,
         memory_limit=b.status.memory_limit,
         segments=tuple(
@@ -616,7 +629,7 @@ def _broker_info(b: admin_pb2.BrokerList.Broker) -> BrokerInfo:
                 s.topic,
                 s.segment,
                 s.primary,
-                s.state,
+                REPLICA_STATE.shown(s.state),
                 s.end,
                 s.watermark,
                 s.chain_end,

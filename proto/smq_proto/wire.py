@@ -31,6 +31,7 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
 from smq_core.model.names import bounded
 from smq_core.model.reference import Reference
+from smq_proto.enums import DURABILITY, PHASE, REASON
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import topics_pb2
 
@@ -45,8 +46,6 @@ MAX_FIELD_VALUES = 20
 
 # For more messages Arrow's fixed cost is lower than what each message of a small batch costs.
 MAX_SMALL_BATCH_ROWS = 256
-
-_REASONS = frozenset(reason.value for reason in Reason)
 
 
 def check_protocol(version: int) -> None:
@@ -63,13 +62,13 @@ def segment_to_pb(segment: Segment) -> pb.Segment:
         number=segment.number,
         start=segment.range.start,
         stop=segment.range.stop,
-        phase=segment.phase.value,
-        durability=segment.durability.value,
+        phase=PHASE.value(segment.phase),
+        durability=DURABILITY.value(segment.durability),
         replicas=[pb.Replica(broker=r.broker, incarnation=r.incarnation, address=r.address) for r in segment.replicas],
         predecessors=segment.predecessors,
         successors=segment.successors,
-        opened_because=segment.opened_because,
-        sealed_because=segment.sealed_because or "",
+        opened_because=REASON.value(segment.opened_because),
+        sealed_because=REASON.value(segment.sealed_because) if segment.sealed_because else None,
         opened_at=segment.opened_at,
         schema_version=segment.schema_version,
     )
@@ -82,8 +81,8 @@ def segment_from_pb(message: pb.Segment) -> Segment:
             name=message.name,
             number=message.number,
             range=KeyRange(message.start, message.stop),
-            phase=Phase(message.phase),
-            durability=Durability(message.durability),
+            phase=Phase(PHASE.word(message.phase)),
+            durability=Durability(DURABILITY.word(message.durability)),
             replicas=tuple(Replica(r.broker, r.incarnation, r.address) for r in message.replicas),
             predecessors=tuple(message.predecessors),
             successors=tuple(message.successors),
@@ -102,12 +101,12 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         number=segment.number,
         start=segment.range.start,
         stop=segment.range.stop,
-        phase=Phase.SEALED.value,
-        durability=segment.durability.value,
+        phase=PHASE.value(Phase.SEALED),
+        durability=DURABILITY.value(segment.durability),
         predecessors=segment.predecessors,
         successors=segment.successors,
-        opened_because=segment.opened_because,
-        sealed_because=segment.sealed_because or "",
+        opened_because=REASON.value(segment.opened_because),
+        sealed_because=REASON.value(segment.sealed_because) if segment.sealed_because else None,
         opened_at=segment.opened_at,
         end=segment.end,
         sealed_at=segment.sealed_at,
@@ -130,7 +129,7 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         sealed_because=_reason(message.sealed_because),
         opened_at=message.opened_at,
         sealed_at=message.sealed_at,
-        durability=Durability(message.durability),
+        durability=Durability(DURABILITY.word(message.durability)),
         bytes=message.bytes,
         lost=loss_from_pb(message.lost) if message.HasField("lost") else None,
         schema_version=message.schema_version,
@@ -138,9 +137,9 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
     )
 
 
-def _reason(value: str) -> Reason:
+def _reason(value: int) -> Reason:
     """The reason; that of a later release counts as a roll, because reasons are shown and decide nothing."""
-    return Reason(value) if value in _REASONS else Reason.ROLL
+    return Reason(REASON.word(value)) if value in pb.Reason.values() else Reason.ROLL
 
 
 def removed_to_pb(numbers: IntervalSet, segments: Iterable[RemovedSegment]) -> topics_pb2.HistoryReply.Removed:
@@ -205,7 +204,7 @@ def topic_to_pb(topic: Topic, schema: TopicSchema | None = None) -> pb.TopicInfo
         key=spec.key or "",
         schema=columns_to_pb(spec.schema if schema is None else schema.columns),
         schema_version=0 if schema is None else schema.version,
-        durability=spec.durability.value,
+        durability=DURABILITY.value(spec.durability),
         flush_bytes=spec.flush_bytes,
         flush_interval=spec.flush_interval,
         flush_max_interval=spec.flush_max_interval or 0,
@@ -224,7 +223,7 @@ def topic_from_pb(message: pb.TopicInfo) -> Topic:
             partitions=message.partitions,
             key=message.key or None,
             schema=columns_from_pb(message.schema),
-            durability=Durability(message.durability),
+            durability=Durability(DURABILITY.word(message.durability)),
             flush_bytes=message.flush_bytes,
             flush_interval=message.flush_interval,
             flush_max_interval=message.flush_max_interval or None,

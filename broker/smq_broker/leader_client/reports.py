@@ -13,6 +13,7 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import Unavailable
 from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.enums import REPLICA_STATE
 from smq_proto.v1 import data_pb2 as pb
 
 # A disk that needs longer for one operation of a journal does not answer. A slow one may need some seconds for a
@@ -93,7 +94,7 @@ def segment_report(hosted: HostedSegment) -> pb.SegmentReport:
         uid=hosted.topic.uid,
         segment=hosted.name,
         primary=hosted.is_primary,
-        state=machine.state.value,
+        state=REPLICA_STATE.value(machine.state),
         end=machine.end,
         watermark=machine.watermark,
         chain_end=machine.chain_end,

@@ -25,6 +25,8 @@ LEADER_HOST = "leader"
 REFRESH_SECONDS = 1.0
 REFRESH_TIMEOUT_SECONDS = 1.0
 CACHE_TTL_SECONDS = 600.0
+# Nothing listens at the address of such a broker.
+ENDED_STATES = (admin_pb2.BrokerList.Broker.ENDED, admin_pb2.BrokerList.Broker.GONE)
 
 
 class RelayTargets:
@@ -109,6 +111,6 @@ def list_brokers_by_address(leader: str) -> dict[str, set[str]]:
         return {}
     found: dict[str, set[str]] = {}
     for broker in brokers:
-        if broker.state not in ("ended", "gone"):
+        if broker.state not in ENDED_STATES:
             found.setdefault(broker.address, set()).add(broker.incarnation)
     return found

@@ -39,6 +39,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.status.health import HealthIssues, HealthMonitor
 from smq_operator.status.topic_conditions import Commands, topic_conditions
 from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
+from smq_proto.enums import APPLY_RESULT, BROKER_STATE, SEGMENT_ACTION
 from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
@@ -213,7 +214,7 @@ class AdminService:
                     name=broker.replica.broker,
                     incarnation=broker.replica.incarnation,
                     address=broker.replica.address,
-                    state=state,
+                    state=BROKER_STATE.value(state),
                     status=broker.status,
                     ended=(broker.cause or broker.terminated or "") if broker.has_reported else "",
                     ended_at=broker.ended_at,
@@ -257,7 +258,7 @@ class AdminService:
     @unary_handler
     async def ChangeSegments(self, request: admin_pb2.ChangeSegmentsRequest) -> Empty:
         """Returns when the layout contains the request, so that any later leader continues it."""
-        wanted = ManualRequest(request.action, tuple(request.segments), tuple(request.boundaries))
+        wanted = ManualRequest(SEGMENT_ACTION.word(request.action), tuple(request.segments), tuple(request.boundaries))
         wanted = self.requests.submit(request.topic, wanted)
         await wait_until_written(self.topics.topic(request.topic), wanted)
         return Empty()
@@ -325,7 +326,7 @@ class AdminService:
 def _applied_message(applied: AppliedManifest) -> admin_pb2.ApplyTopicReply:
     return admin_pb2.ApplyTopicReply(
         topic=applied.topic,
-        result=applied.result,
+        result=APPLY_RESULT.value(applied.result),
         before=to_manifest(applied.before) if applied.before is not None else "",
         after=to_manifest(applied.after),
         changes=_change_messages(applied.before, applied.after),

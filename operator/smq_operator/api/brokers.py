@@ -85,7 +85,9 @@ class BrokerService:
         if broker.suspected:
             self.liveness_probes.report_unresponsive(report.incarnation, by=report.broker)
         assigned = self.assignments.segments_of(report.incarnation)
-        unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
+        unwritten = any(
+            s.primary and s.state == pb.SegmentReport.OPEN and s.end > s.chain_end for s in report.status.segments
+        )
         held = (report.incarnation, *report.recovered)
         may_leave = broker.draining and not unwritten and not unrecorded_loss and self._layouts_known(broker)
         may_leave = may_leave and not any(self.assignments.segments_of(incarnation) for incarnation in held)

@@ -15,13 +15,13 @@ from smq_operator.groups.group_coordinator import GroupCoordinator
 from smq_operator.groups.group_lags import GroupLags, LagReport
 from smq_operator.groups.group_losses import GroupLosses
 from smq_operator.runtime.readiness import Readiness
+from smq_proto.enums import GROUP_START
 from smq_proto.v1 import groups_pb2
 from smq_proto.wire import loss_to_pb
 
 HEARTBEAT_MS = 1000
 # The name that the leader gives has that of the group in it.
 MAX_MEMBER_LENGTH = 2 * MAX_NAME_LENGTH
-STARTS = ("earliest", "latest", "positions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,7 @@ class GroupService:
     @unary_handler
     async def JoinGroup(self, request: groups_pb2.JoinGroupRequest) -> groups_pb2.GroupAssignment:
         _require_group_name(request.group)
-        start: str | Positions = request.start or "earliest"
-        if start not in STARTS:
-            raise InvalidRequest(f"a group starts at {', '.join(STARTS[:-1])} or {STARTS[-1]}, not {start!r}")
+        start: str | Positions = GROUP_START.word(request.start or groups_pb2.JoinGroupRequest.EARLIEST)
         if start == "positions":
             start = dict(request.start_positions)
         check_labels([("a member's name", request.member)], MAX_MEMBER_LENGTH)

@@ -28,9 +28,9 @@ from smq_operator.platform_port import Platform
 from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
 
-ACCEPTING_STATES = ("waiting", "open")
+ACCEPTING_STATES = (pb.SegmentReport.WAITING, pb.SegmentReport.OPEN)
 # States of a segment at a broker that takes no more messages of it.
-FENCED_STATES = ("fenced", "sealed")
+FENCED_STATES = (pb.SegmentReport.FENCED, pb.SegmentReport.SEALED)
 
 # Of names of brokers, nodes and zones: as long as names in Kubernetes may be.
 MAX_BROKER_NAME_LENGTH = 253

@@ -48,6 +48,7 @@ from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_proto.v1 import data_pb2 as pb
 from smq_storage.object_store.conditional_writes import RetryPolicy
 
 log = structlog.get_logger(__name__)
@@ -295,7 +296,7 @@ class GarbageCollector:
             (broker.replica.incarnation, segment.segment)
             for broker in self._registry.all()
             for segment in broker.status.segments
-            if segment.uid == topic.uid and segment.state != "waiting"
+            if segment.uid == topic.uid and segment.state != pb.SegmentReport.WAITING
         }
 
     def _hosted_segments(self, topic: Topic) -> set[str]:

@@ -29,7 +29,7 @@ CHECK_AFTER_US = 3_000_000
 RECHECK_INTERVAL_US = 10_000_000
 # Of how many unknown topics one broker's segments are checked at a time. A report can name any number.
 MAX_TOPICS = 100
-UNSEALED_STATES = ("waiting", "open", "fenced")
+UNSEALED_STATES = (pb.SegmentReport.WAITING, pb.SegmentReport.OPEN, pb.SegmentReport.FENCED)
 
 
 class StaleSegments:

@@ -23,6 +23,7 @@ from smq_operator.runtime.clock import Clock
 from smq_operator.status.health import HealthMonitor
 from smq_operator.status.topic_conditions import topic_conditions
 from smq_operator.status.topic_snapshot import snapshot_of
+from smq_proto.v1 import data_pb2 as pb
 
 SAMPLE_SECONDS = 2.0
 MAX_DECISIONS = 100
@@ -122,7 +123,7 @@ class Overview:
 
     def _broker(self, broker: Broker) -> dict[str, Any]:
         alive = broker.liveness(self.clock())
-        hosted = [segment for segment in broker.status.segments if segment.state != "sealed"]
+        hosted = [segment for segment in broker.status.segments if segment.state != pb.SegmentReport.SEALED]
         return {
             "name": broker.replica.broker,
             "address": broker.replica.address,

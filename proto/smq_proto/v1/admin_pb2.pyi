@@ -1,6 +1,7 @@
 from google.protobuf import empty_pb2 as _empty_pb2
 from smq_proto.v1 import data_pb2 as _data_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -43,17 +44,27 @@ class ApplyTopicRequest(_message.Message):
 
 class ApplyTopicReply(_message.Message):
     __slots__ = ("topic", "result", "before", "after", "changes")
+    class Result(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSPECIFIED: _ClassVar[ApplyTopicReply.Result]
+        CREATED: _ClassVar[ApplyTopicReply.Result]
+        CONFIGURED: _ClassVar[ApplyTopicReply.Result]
+        UNCHANGED: _ClassVar[ApplyTopicReply.Result]
+    UNSPECIFIED: ApplyTopicReply.Result
+    CREATED: ApplyTopicReply.Result
+    CONFIGURED: ApplyTopicReply.Result
+    UNCHANGED: ApplyTopicReply.Result
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    result: str
+    result: ApplyTopicReply.Result
     before: str
     after: str
     changes: _containers.RepeatedCompositeFieldContainer[TopicChange]
-    def __init__(self, topic: _Optional[str] = ..., result: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., result: _Optional[_Union[ApplyTopicReply.Result, str]] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ...) -> None: ...
 
 class TopicChange(_message.Message):
     __slots__ = ("text", "risk")
@@ -256,6 +267,22 @@ class BrokerList(_message.Message):
     __slots__ = ("brokers",)
     class Broker(_message.Message):
         __slots__ = ("name", "incarnation", "address", "state", "status", "ended", "ended_at")
+        class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+            __slots__ = ()
+            UNSPECIFIED: _ClassVar[BrokerList.Broker.State]
+            ALIVE: _ClassVar[BrokerList.Broker.State]
+            SUSPECT: _ClassVar[BrokerList.Broker.State]
+            ENDED: _ClassVar[BrokerList.Broker.State]
+            RECOVERED: _ClassVar[BrokerList.Broker.State]
+            GONE: _ClassVar[BrokerList.Broker.State]
+            DRAINING: _ClassVar[BrokerList.Broker.State]
+        UNSPECIFIED: BrokerList.Broker.State
+        ALIVE: BrokerList.Broker.State
+        SUSPECT: BrokerList.Broker.State
+        ENDED: BrokerList.Broker.State
+        RECOVERED: BrokerList.Broker.State
+        GONE: BrokerList.Broker.State
+        DRAINING: BrokerList.Broker.State
         NAME_FIELD_NUMBER: _ClassVar[int]
         INCARNATION_FIELD_NUMBER: _ClassVar[int]
         ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -266,11 +293,11 @@ class BrokerList(_message.Message):
         name: str
         incarnation: str
         address: str
-        state: str
+        state: BrokerList.Broker.State
         status: _data_pb2.BrokerStatus
         ended: str
         ended_at: int
-        def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., ended: _Optional[str] = ..., ended_at: _Optional[int] = ...) -> None: ...
+        def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[_Union[BrokerList.Broker.State, str]] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., ended: _Optional[str] = ..., ended_at: _Optional[int] = ...) -> None: ...
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerList.Broker]
     def __init__(self, brokers: _Optional[_Iterable[_Union[BrokerList.Broker, _Mapping]]] = ...) -> None: ...
@@ -300,15 +327,27 @@ class DecisionList(_message.Message):
 
 class ChangeSegmentsRequest(_message.Message):
     __slots__ = ("topic", "action", "segments", "boundaries")
+    class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSPECIFIED: _ClassVar[ChangeSegmentsRequest.Action]
+        SPLIT: _ClassVar[ChangeSegmentsRequest.Action]
+        MERGE: _ClassVar[ChangeSegmentsRequest.Action]
+        MOVE: _ClassVar[ChangeSegmentsRequest.Action]
+        ROLL: _ClassVar[ChangeSegmentsRequest.Action]
+    UNSPECIFIED: ChangeSegmentsRequest.Action
+    SPLIT: ChangeSegmentsRequest.Action
+    MERGE: ChangeSegmentsRequest.Action
+    MOVE: ChangeSegmentsRequest.Action
+    ROLL: ChangeSegmentsRequest.Action
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     BOUNDARIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    action: str
+    action: ChangeSegmentsRequest.Action
     segments: _containers.RepeatedScalarFieldContainer[str]
     boundaries: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., action: _Optional[str] = ..., segments: _Optional[_Iterable[str]] = ..., boundaries: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., action: _Optional[_Union[ChangeSegmentsRequest.Action, str]] = ..., segments: _Optional[_Iterable[str]] = ..., boundaries: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DrainBrokerRequest(_message.Message):
     __slots__ = ("broker",)

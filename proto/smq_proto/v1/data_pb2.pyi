@@ -1,10 +1,56 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Durability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DURABILITY_UNSPECIFIED: _ClassVar[Durability]
+    DURABILITY_REPLICATED: _ClassVar[Durability]
+    DURABILITY_STORED: _ClassVar[Durability]
+
+class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PHASE_UNSPECIFIED: _ClassVar[Phase]
+    PHASE_PENDING: _ClassVar[Phase]
+    PHASE_OPEN: _ClassVar[Phase]
+    PHASE_SEALING: _ClassVar[Phase]
+    PHASE_SEALED: _ClassVar[Phase]
+
+class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REASON_UNSPECIFIED: _ClassVar[Reason]
+    REASON_CREATE: _ClassVar[Reason]
+    REASON_SPLIT: _ClassVar[Reason]
+    REASON_MERGE: _ClassVar[Reason]
+    REASON_FAILOVER: _ClassVar[Reason]
+    REASON_DRAIN: _ClassVar[Reason]
+    REASON_ROLL: _ClassVar[Reason]
+    REASON_REBALANCE: _ClassVar[Reason]
+    REASON_MANUAL: _ClassVar[Reason]
+    REASON_SCHEMA: _ClassVar[Reason]
+DURABILITY_UNSPECIFIED: Durability
+DURABILITY_REPLICATED: Durability
+DURABILITY_STORED: Durability
+PHASE_UNSPECIFIED: Phase
+PHASE_PENDING: Phase
+PHASE_OPEN: Phase
+PHASE_SEALING: Phase
+PHASE_SEALED: Phase
+REASON_UNSPECIFIED: Reason
+REASON_CREATE: Reason
+REASON_SPLIT: Reason
+REASON_MERGE: Reason
+REASON_FAILOVER: Reason
+REASON_DRAIN: Reason
+REASON_ROLL: Reason
+REASON_REBALANCE: Reason
+REASON_MANUAL: Reason
+REASON_SCHEMA: Reason
 
 class Replica(_message.Message):
     __slots__ = ("broker", "incarnation", "address")
@@ -50,13 +96,13 @@ class Segment(_message.Message):
     number: int
     start: int
     stop: int
-    phase: str
-    durability: str
+    phase: Phase
+    durability: Durability
     replicas: _containers.RepeatedCompositeFieldContainer[Replica]
     predecessors: _containers.RepeatedScalarFieldContainer[str]
     successors: _containers.RepeatedScalarFieldContainer[str]
-    opened_because: str
-    sealed_because: str
+    opened_because: Reason
+    sealed_because: Reason
     opened_at: int
     end: int
     sealed_at: int
@@ -64,7 +110,7 @@ class Segment(_message.Message):
     lost: Loss
     schema_version: int
     manifest: str
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., schema_version: _Optional[int] = ..., manifest: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., durability: _Optional[_Union[Durability, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[_Union[Reason, str]] = ..., sealed_because: _Optional[_Union[Reason, str]] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., schema_version: _Optional[int] = ..., manifest: _Optional[str] = ...) -> None: ...
 
 class TopicSchema(_message.Message):
     __slots__ = ("version", "columns", "dropped")
@@ -119,12 +165,12 @@ class TopicInfo(_message.Message):
     partitions: int
     key: str
     schema: _containers.RepeatedCompositeFieldContainer[Column]
-    durability: str
+    durability: Durability
     flush_bytes: int
     flush_interval: int
     schema_version: int
     flush_max_interval: int
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[str] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ..., schema_version: _Optional[int] = ..., flush_max_interval: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[_Union[Durability, str]] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ..., schema_version: _Optional[int] = ..., flush_max_interval: _Optional[int] = ...) -> None: ...
 
 class ProducerState(_message.Message):
     __slots__ = ("epoch", "last_sequence", "recent", "instance", "appended")
@@ -642,6 +688,18 @@ class BrokerStatus(_message.Message):
 
 class SegmentReport(_message.Message):
     __slots__ = ("topic", "segment", "primary", "state", "end", "watermark", "chain_end", "tail_bytes", "messages", "bytes", "batches", "histogram", "uid", "unwritten_upload_age", "stalled_seconds")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSPECIFIED: _ClassVar[SegmentReport.State]
+        WAITING: _ClassVar[SegmentReport.State]
+        OPEN: _ClassVar[SegmentReport.State]
+        FENCED: _ClassVar[SegmentReport.State]
+        SEALED: _ClassVar[SegmentReport.State]
+    UNSPECIFIED: SegmentReport.State
+    WAITING: SegmentReport.State
+    OPEN: SegmentReport.State
+    FENCED: SegmentReport.State
+    SEALED: SegmentReport.State
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_FIELD_NUMBER: _ClassVar[int]
@@ -660,7 +718,7 @@ class SegmentReport(_message.Message):
     topic: str
     segment: str
     primary: bool
-    state: str
+    state: SegmentReport.State
     end: int
     watermark: int
     chain_end: int
@@ -672,4 +730,4 @@ class SegmentReport(_message.Message):
     uid: str
     unwritten_upload_age: int
     stalled_seconds: float
-    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ..., primary: _Optional[bool] = ..., state: _Optional[str] = ..., end: _Optional[int] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., batches: _Optional[int] = ..., histogram: _Optional[_Iterable[int]] = ..., uid: _Optional[str] = ..., unwritten_upload_age: _Optional[int] = ..., stalled_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ..., primary: _Optional[bool] = ..., state: _Optional[_Union[SegmentReport.State, str]] = ..., end: _Optional[int] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., batches: _Optional[int] = ..., histogram: _Optional[_Iterable[int]] = ..., uid: _Optional[str] = ..., unwritten_upload_age: _Optional[int] = ..., stalled_seconds: _Optional[float] = ...) -> None: ...

@@ -1,6 +1,7 @@
 from google.protobuf import empty_pb2 as _empty_pb2
 from smq_proto.v1 import data_pb2 as _data_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -10,6 +11,16 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 class JoinGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "member", "start", "generation", "start_positions", "ended")
+    class Start(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSPECIFIED: _ClassVar[JoinGroupRequest.Start]
+        EARLIEST: _ClassVar[JoinGroupRequest.Start]
+        LATEST: _ClassVar[JoinGroupRequest.Start]
+        POSITIONS: _ClassVar[JoinGroupRequest.Start]
+    UNSPECIFIED: JoinGroupRequest.Start
+    EARLIEST: JoinGroupRequest.Start
+    LATEST: JoinGroupRequest.Start
+    POSITIONS: JoinGroupRequest.Start
     class StartPositionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -34,11 +45,11 @@ class JoinGroupRequest(_message.Message):
     topic: str
     group: str
     member: str
-    start: str
+    start: JoinGroupRequest.Start
     generation: int
     start_positions: _containers.ScalarMap[str, int]
     ended: _containers.ScalarMap[str, int]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[str] = ..., generation: _Optional[int] = ..., start_positions: _Optional[_Mapping[str, int]] = ..., ended: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[JoinGroupRequest.Start, str]] = ..., generation: _Optional[int] = ..., start_positions: _Optional[_Mapping[str, int]] = ..., ended: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class GroupAssignment(_message.Message):
     __slots__ = ("member", "generation", "positions", "heartbeat_ms", "epoch")

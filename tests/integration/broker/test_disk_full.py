@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.raw_flight import RawProducer, rows
@@ -81,7 +82,7 @@ def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallFilesystem, tmp_pat
             feeding = threading.Thread(target=lambda: [send() for _ in range(60)], daemon=True)
             feeding.start()
             eventually(lambda: "smq_producer_waits_total 0" not in one.get("/metrics")[1])
-            assert one.report(segment).state == "open"
+            assert one.report(segment).state == pb.SegmentReport.OPEN
 
             disk.grow(512)
             feeding.join(HANG_GUARD)

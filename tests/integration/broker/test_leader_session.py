@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from smq_core.model.entities import ChunkInfo
+from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema
 from smq_storage.object_store.store import Store
@@ -46,7 +47,7 @@ def test_changes_and_load_are_reported(brokers: BrokerProcesses, leader: Recordi
     assert 4 * 5 < report.bytes < 1000
     assert list(report.histogram) == [0, 0, 0, 4] + [0] * 60
     one.seal(topic, segment)
-    eventually(lambda: leader.last.status.segments[0].state == "sealed")
+    eventually(lambda: leader.last.status.segments[0].state == pb.SegmentReport.SEALED)
 
 
 @pytest.mark.slow
@@ -133,6 +134,6 @@ def test_a_segment_that_the_leader_no_longer_names_is_looked_up(
     chain.put_seal(ChunkInfo(segment.name, 0, 0, writer="a leader", nonce="n", sealed=True), schema=chunk_schema())
     seen = len(leader.reports)
     eventually(lambda: len(leader.reports) >= seen + 2)
-    assert one.report(segment).state == "open"
+    assert one.report(segment).state == pb.SegmentReport.OPEN
     leader.assigned = []
-    eventually(lambda: one.report(segment).state == "sealed")
+    eventually(lambda: one.report(segment).state == pb.SegmentReport.SEALED)

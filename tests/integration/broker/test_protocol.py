@@ -95,7 +95,7 @@ def test_another_incarnation_is_refused_everywhere(broker: BrokerProcess, topic:
     request = pb.SealSegment(protocol=PROTOCOL, topic=topic.name, uid=topic.uid, segment=segment.name, incarnation="x")
     with pytest.raises(WrongIncarnation):
         call(broker.flight, "seal", request, timeout=HANG_GUARD)
-    assert broker.report(segment).state == "open"
+    assert broker.report(segment).state == pb.SegmentReport.OPEN
 
 
 def test_open_is_repeatable_until_the_segment_is_sealed(broker: BrokerProcess, topic: Topic, segment: Segment):
@@ -397,7 +397,7 @@ def test_a_successor_opens_only_after_its_predecessors_seals(
     broker.open(topic, left)
     broker.open(topic, right)
     two.open(topic, merged)
-    assert two.report(merged).state == "waiting"
+    assert two.report(merged).state == pb.SegmentReport.WAITING
     early = RawProducer(two.address, topic, merged)
     early.wait_opened()
     early.send(rows([b"too early"]))
@@ -407,7 +407,7 @@ def test_a_successor_opens_only_after_its_predecessors_seals(
     broker.seal(topic, left, [merged])
     assert [s.name for s in producer.wait_sealed().successors] == [merged.name]
     waiting = RawProducer(two.address, topic, merged)
-    assert two.report(merged).state == "waiting"
+    assert two.report(merged).state == pb.SegmentReport.WAITING
     broker.seal(topic, right, [merged])
     waiting.wait_opened()
     waiting.wait_acked(waiting.send(rows([b"new"])))

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from smq_core.model.entities import SECOND, Column
+from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.object_store.store import Store
@@ -53,7 +54,7 @@ def test_acked_messages_are_in_the_parquet_of_the_sealed_segment(brokers: Broker
     last = chain.read_seal_chunk()
     assert last is not None and last.first == 60 and last.producers["p"].last_sequence == 19
     assert reader.last().sealed.end == 60
-    eventually(lambda: two.report(segment).state == "sealed", what="the follower learns of the seal")
+    eventually(lambda: two.report(segment).state == pb.SegmentReport.SEALED, what="the follower learns of the seal")
     producer.close()
 
 

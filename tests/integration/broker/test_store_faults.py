@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from smq_core.model.entities import ChunkInfo, Topic
+from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema
 from smq_storage.object_store.store import Store
@@ -62,7 +63,7 @@ def test_an_unclear_put_becomes_clear(
         if number % 3 == 0:
             faulty.add(fault, contains=segment.name, times=2)
         producer.wait_acked(producer.send(rows([b"%d" % number])))
-    assert broker.report(segment).state == "open"
+    assert broker.report(segment).state == pb.SegmentReport.OPEN
     faulty.add(fault, contains=segment.name, times=2)
     assert broker.seal(topic, segment).end == 10
     assert values(store, topic, segment.name) == [b"%d" % n for n in range(10)]
@@ -84,7 +85,7 @@ def test_a_put_that_lands_after_its_timeout_is_recognised(
     late.release.set()
     assert late.applied.wait(HANG_GUARD)
     producer.wait_acked(1)
-    assert broker.report(segment).state == "open"
+    assert broker.report(segment).state == pb.SegmentReport.OPEN
     assert values(store, topic, segment.name) == [b"0", b"1"]
 
 
@@ -96,7 +97,7 @@ def test_a_seal_goes_on_until_the_filer_is_back(broker: BrokerProcess, topic: To
     away = faulty.add(StoreFault.ERROR_500, contains=segment.name, times=None)
     with pytest.raises(Exception, match="did not answer"):
         broker.seal(topic, segment, timeout=1)
-    eventually(lambda: broker.report(segment).state == "fenced" and away.used)
+    eventually(lambda: broker.report(segment).state == pb.SegmentReport.FENCED and away.used)
     assert producer.sealed is None
     faulty.clear()
     assert producer.wait_sealed().end == 3
@@ -116,4 +117,4 @@ def test_a_primary_whose_chunk_was_taken_finds_out_how_it_was_sealed(broker: Bro
     outcome = producer.wait_sealed()
     assert outcome.end == 3 and outcome.producers["p"].last_sequence == 0
     assert late not in producer.acked
-    assert broker.report(segment).state == "sealed"
+    assert broker.report(segment).state == pb.SegmentReport.SEALED

@@ -45,7 +45,7 @@ def test_data_goes_on_and_the_leader_leads_on(
             before = len(operator.locate(full).layout.segments)
             segment = operator.locate(full).layout.segments[0].name
             operator.call(
-                "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=full, action="split", segments=[segment])
+                "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=full, action="SPLIT", segments=[segment])
             )
             while time.monotonic() - gone < AWAY:
                 producer.send(b"meanwhile", key=b"%d" % sent).result()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from smq_proto.v1 import admin_pb2
 from support.kube.client import KubeClient
 from support.kube.operator_process import OperatorProcess, deployment_of, pod_of, topic
 from support.processes.broker import BrokerProcess
@@ -63,7 +64,7 @@ def test_the_termination_of_all_replicas_is_proved_when_their_pods_are_gone(
         broker.kill()
     for name in ("c", "d"):
         new_broker(name, operator)
-    eventually(lambda: {b.state for b in operator.brokers() if b.name in "ab"} == {"suspect"})
+    eventually(lambda: {b.state for b in operator.brokers() if b.name in "ab"} == {admin_pb2.BrokerList.Broker.SUSPECT})
     names = [segment.name for segment in first]
     assert [s.name for s in operator.locate(full).layout.segments][: len(names)] == names, "silence proves nothing"
     assert proofs(operator) == {}
@@ -128,7 +129,7 @@ def test_by_force_on_a_node_that_is_not_ready_is_no_proof_and_its_removal_is(
         pod = pod_of("a", namespace, "broker")
         kube.request("DELETE", kube.path(pod), {"gracePeriodSeconds": 0})
         assert kube.find(pod) is None
-        eventually(lambda: [b.state for b in operator.brokers()] == ["suspect"])
+        eventually(lambda: [b.state for b in operator.brokers()] == [admin_pb2.BrokerList.Broker.SUSPECT])
         assert proofs(operator) == {}
     finally:
         kube.delete(node)

@@ -12,6 +12,7 @@ import pytest
 
 from e2e.cluster.cluster import Cluster
 from smq_operator.kube.preflight.crd_schemas import OPENAPI_PATH
+from smq_proto.v1 import admin_pb2
 from support.kube.chart import of_kind, render
 from support.kube.client import KubeClient, documents
 from support.kube.operator_process import RELEASE, OperatorProcess, deployment_of, pod_of, topic
@@ -62,7 +63,7 @@ def test_the_charts_rights_are_enough(
     grant(kube, namespace, subject)
     operator = new_operator(kubeconfig).start()
     text = manifest("t").replace('"name"', f'"namespace": "{namespace}", "name"')
-    assert operator.apply(text).result == "created"
+    assert operator.apply(text).result == admin_pb2.ApplyTopicReply.CREATED
     eventually(lambda: operator.is_labelled_leader)
     assert failed(operator) == {}
     assert "may not" not in operator.log.read_text().replace("the operator may not list nodes", "")

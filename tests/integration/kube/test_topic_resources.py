@@ -56,10 +56,10 @@ def test_topics_are_created_paused_and_deleted_by_the_control_api(
         text = manifest("t", durability="Stored", replicas=1, **spec)
         return text.replace('"name"', f'"namespace": "{namespace}", "name"')
 
-    assert operator.apply(mine()).result == "created"
-    assert operator.apply(mine()).result == "unchanged"
+    assert operator.apply(mine()).result == admin_pb2.ApplyTopicReply.CREATED
+    assert operator.apply(mine()).result == admin_pb2.ApplyTopicReply.UNCHANGED
     assert kube.get(topic(namespace))["spec"]["durability"] == "Stored"
-    assert operator.apply(mine(segments={"min": 2})).result == "configured"
+    assert operator.apply(mine(segments={"min": 2})).result == admin_pb2.ApplyTopicReply.CONFIGURED
     with pytest.raises(SpecRejected, match="partitions cannot change"):
         operator.apply(mine(partitions=128))
     with pytest.raises(SpecRejected, match=f"only the topics of namespace {namespace}"):
@@ -94,7 +94,8 @@ def test_an_applied_manifest_drops_columns_that_another_program_wrote(
     spec = kube.get(topic(namespace))["spec"]
     text = manifest("t", **(spec | {"schema": columns[:1]}))
     assert (
-        operator.apply(text.replace('"name": "t"', f'"namespace": "{namespace}", "name": "t"')).result == "configured"
+        operator.apply(text.replace('"name": "t"', f'"namespace": "{namespace}", "name": "t"')).result
+        == admin_pb2.ApplyTopicReply.CONFIGURED
     )
     assert [column["name"] for column in kube.get(topic(namespace))["spec"]["schema"]] == ["id"]
 

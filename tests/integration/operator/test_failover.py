@@ -13,6 +13,7 @@ import pytest
 from smq_core.errors import InvalidRequest
 from smq_core.model.loss import Loss
 from smq_proto.v1 import admin_pb2
+from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import loss_from_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
@@ -58,12 +59,12 @@ def stopped(*pids: int) -> Iterator[None]:
 
 
 def test_a_topic_gets_segments_with_replicas_on_different_brokers(leader):
-    assert leader.apply(manifest(segments={"min": 3, "max": 8})).result == "created"
+    assert leader.apply(manifest(segments={"min": 3, "max": 8})).result == admin_pb2.ApplyTopicReply.CREATED
     segments = leader.wait_until_open()
     assert [(s.start, s.stop) for s in sorted(segments, key=lambda s: s.start)] == [(0, 21), (21, 42), (42, 64)]
     assert all(len({r.broker for r in s.replicas}) == 2 for s in segments)
     assert len({r.broker for s in segments for r in s.replicas}) == 3, "no broker is left idle"
-    assert leader.apply(manifest(segments={"min": 3, "max": 8})).result == "unchanged"
+    assert leader.apply(manifest(segments={"min": 3, "max": 8})).result == admin_pb2.ApplyTopicReply.UNCHANGED
 
 
 @pytest.mark.parametrize("rank", [0, 1], ids=["primary", "follower"])
@@ -75,7 +76,7 @@ def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
     (successor,) = leader.wait_until_open(without=dead)
     assert successor.predecessors == [segment.name]
     entry = sealed_segments(leader, segment.name)
-    assert (entry.end, entry.sealed_because) == (100, "Failover")
+    assert (entry.end, entry.sealed_because) == (100, pb.REASON_FAILOVER)
     assert entry.bytes > 0
     assert not entry.HasField("lost")
     if rank == 1:
@@ -120,7 +121,7 @@ def test_segments_leave_a_paused_broker(leader, rank):
         assert sealed_segments(leader, segment.name).end == 10
         write(leader.locate(), successor, 3).close()
         state = next(b.state for b in leader.brokers() if b.incarnation == replica.incarnation)
-        assert state == "suspect"
+        assert state == admin_pb2.BrokerList.Broker.SUSPECT
     eventually(
         lambda: leader.alive()[replica.broker] == replica.incarnation, what="it is the same process, alive again"
     )
@@ -177,9 +178,9 @@ def test_a_drained_broker_gives_up_its_segments_and_takes_no_new_ones(leader):
     leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker=name))
     after = leader.wait_until_open(without=incarnation)
     assert {s.name for s in after} - {s.name for s in before}
-    assert all(s.sealed_because == "Drain" for s in leader.history())
+    assert all(s.sealed_because == pb.REASON_DRAIN for s in leader.history())
     state = next(b for b in leader.brokers() if b.incarnation == incarnation)
-    assert state.state == "draining" and state.status.draining
+    assert state.state == admin_pb2.BrokerList.Broker.DRAINING and state.status.draining
     with pytest.raises(InvalidRequest, match="there is no broker nobody"):
         leader.call("DrainBroker", admin_pb2.DrainBrokerRequest(broker="nobody"))
 
@@ -192,7 +193,7 @@ def test_a_terminated_broker_leaves_without_a_failover(leader):
     os.kill(leader.pid(name), signal.SIGTERM)
     leader.wait_until_open(without=segment.replicas[0].incarnation)
     entry = sealed_segments(leader, segment.name)
-    assert (entry.end, entry.sealed_because) == (20, "Drain")
+    assert (entry.end, entry.sealed_because) == (20, pb.REASON_DRAIN)
     assert producer.wait_sealed().end == 20, "the producer heard how it ended before the broker left"
     producer.close()
     eventually(lambda: leader.alive()[name] != segment.replicas[0].incarnation, what="it runs again")
@@ -213,7 +214,7 @@ def test_manual_requests_are_carried_out(shared, topic, action, boundaries, rang
     short = segment.name.rpartition("-")[0]
     shared.call(
         "ChangeSegments",
-        admin_pb2.ChangeSegmentsRequest(topic=topic, action=action, segments=[short], boundaries=boundaries),
+        admin_pb2.ChangeSegmentsRequest(topic=topic, action=action.upper(), segments=[short], boundaries=boundaries),
     )
     after = eventually(lambda: [s for s in shared.wait_until_open(topic) if s.name != segment.name])
     assert sorted((s.start, s.stop) for s in after) == ranges
@@ -231,7 +232,7 @@ def test_watchers_receive_every_change(shared, topic):
         watchers = [stack.enter_context(watching(shared, topic)) for _ in range(100)]
         eventually(lambda: all(replies() for replies in watchers), what="each watcher receives the current layout")
         shared.call(
-            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=topic, action="SPLIT", segments=[segment.name])
         )
         shared.wait_until_open(topic)
         version = shared.locate(topic).layout.version
@@ -248,7 +249,7 @@ def test_too_few_brokers_for_replicas_write_to_the_filer_and_change_when_there_a
     leader = new_leader(brokers=1).start()
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()
-    assert segment.durability == "Stored"
+    assert segment.durability == pb.DURABILITY_STORED
     assert leader.condition("t", "Balanced").reason == "DurabilityDegraded"
     assert leader.terminate() == 0
     more = new_leader(brokers=3).start()

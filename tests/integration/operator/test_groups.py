@@ -41,7 +41,7 @@ def topic() -> str:
 class RpcMember:
     """One member of group g on a topic, that keeps to the protocol."""
 
-    def __init__(self, leader: LeaderProcess, topic: str, name: str, start: str = "earliest") -> None:
+    def __init__(self, leader: LeaderProcess, topic: str, name: str, start: str = "EARLIEST") -> None:
         self.leader, self.topic, self.name, self.start = leader, topic, name, start
         self.generation, self.epoch = 0, ""
         self.segments: dict[str, int] = {}
@@ -124,7 +124,7 @@ def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess
     producer = write(leader.locate(topic), segment, 10)
     a = RpcMember(leader, topic, "a")
     assert a.join() == {segment.name: 0}
-    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name]))
+    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic=topic, action="SPLIT", segments=[segment.name]))
     eventually(lambda: len(leader.wait_until_open(topic)) == 2)
     assert a.join() == {segment.name: 0}
     a.commit(**{segment.name: 9})
@@ -139,10 +139,10 @@ def test_a_group_that_starts_at_the_latest_skips_what_is_there(leader: LeaderPro
     leader.apply(manifest(topic))
     (segment,) = leader.wait_until_open(topic)
     write(leader.locate(topic), segment, 10).close()
-    assert RpcMember(leader, topic, "a", start="latest").join() == {segment.name: 10}
+    assert RpcMember(leader, topic, "a", start="LATEST").join() == {segment.name: 10}
     leader.kill()
     leader.start()
-    late = RpcMember(leader, topic, "b", start="earliest")
+    late = RpcMember(leader, topic, "b", start="EARLIEST")
     assert eventually(late.join) == {segment.name: 10}, "where a group began is remembered"
 
 

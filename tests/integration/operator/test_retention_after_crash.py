@@ -33,7 +33,7 @@ def the_topic(store: Store) -> Topic:
 def roll(leader: LeaderProcess) -> str:
     (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
-    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
+    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[segment.name]))
     sealed_segments(leader, segment.name)
     return segment.name
 

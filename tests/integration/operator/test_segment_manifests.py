@@ -48,7 +48,7 @@ def write_chunks(leader: LeaderProcess, store: Store, chunks: int = 3) -> pb.Seg
 
 
 def roll(leader: LeaderProcess, segment: pb.Segment) -> None:
-    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
+    leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[segment.name]))
 
 
 def named_entry(store: Store, segment: str) -> SealedSegment:

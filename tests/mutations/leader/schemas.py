@@ -226,8 +226,8 @@ MUTATIONS = (
         "refuse_segments_with_reasons_of_a_later_release",
         "A reason of a later release does not hide its segment.",
         "proto/smq_proto/wire.py",
-        "return Reason(value) if value in _REASONS else Reason.ROLL",
-        "return Reason(value)",
+        "return Reason(REASON.word(value)) if value in pb.Reason.values() else Reason.ROLL",
+        "return Reason(REASON.word(value))",
         ("tests/unit/proto/test_wire.py::test_a_reason_of_a_later_release_does_not_hide_the_segment",),
     ),
 )

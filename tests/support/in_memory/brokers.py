@@ -18,6 +18,7 @@ from smq_core.model.entities import Replica, SealOutcome, Segment, Topic, TopicS
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
+from smq_proto.enums import REPLICA_STATE
 from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb, segment_to_pb, topic_from_pb, topic_to_pb
@@ -121,7 +122,7 @@ class FakeBroker:
                     uid=key[0],
                     segment=key[1],
                     primary=machine.config.is_primary,
-                    state=machine.state.value,
+                    state=REPLICA_STATE.value(machine.state),
                     end=machine.end,
                     watermark=machine.watermark,
                     chain_end=machine.chain_end,

@@ -212,7 +212,7 @@ class LeaderProcess:
 
     def alive(self) -> dict[str, str]:
         """Name and incarnation of the brokers that are alive."""
-        return {b.name: b.incarnation for b in self.brokers() if b.state == "alive"}
+        return {b.name: b.incarnation for b in self.brokers() if b.state == admin_pb2.BrokerList.Broker.ALIVE}
 
     def wait_for_brokers(self, count: int | None = None) -> None:
         wanted = self._brokers if count is None else count
@@ -225,7 +225,7 @@ class LeaderProcess:
             segments = list(self.locate(topic).layout.segments)
             assert segments
             for segment in segments:
-                assert segment.phase == "open" and not segment.successors, segment.name
+                assert segment.phase == pb.PHASE_OPEN and not segment.successors, segment.name
                 assert without not in [r.incarnation for r in segment.replicas], segment.name
             return segments
 

@@ -131,5 +131,5 @@ def test_a_reason_of_a_later_release_does_not_hide_the_segment() -> None:
     )
     message = sealed_to_pb(entry)
     assert sealed_from_pb(message) == entry
-    message.sealed_because = "Compact"
+    message.sealed_because = 99
     assert sealed_from_pb(message) == replace(entry, sealed_because=Reason.ROLL)

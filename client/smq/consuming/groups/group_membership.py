@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from smq.lock_order import ClientLock
 from smq_core.errors import InvalidRequest, SmqError, StaleGeneration, Unavailable
+from smq_proto.enums import GROUP_START
 from smq_proto.v1 import groups_pb2
 from smq_proto.v1.groups_pb2_grpc import GroupsStub
 from smq_storage.process.locks import make_lock
@@ -190,7 +191,7 @@ class GroupMembership:
                 topic=self._topic,
                 group=self._group,
                 member=self._member,
-                start=self._start if isinstance(self._start, str) else "positions",
+                start=GROUP_START.value(self._start if isinstance(self._start, str) else "positions"),
                 start_positions=self._start if not isinstance(self._start, str) else {},
                 generation=acknowledged_generation,
                 ended=self._awaited_commits(),

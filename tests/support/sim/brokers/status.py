@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smq_core.model.entities import Topic
 from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.enums import REPLICA_STATE
 from smq_proto.v1 import data_pb2 as pb
 from support.sim.brokers.broker import SimulatedBroker
 
@@ -29,7 +30,7 @@ def status_of(broker: SimulatedBroker, topic: Topic) -> pb.BrokerStatus:
                 uid=topic.uid,
                 segment=name,
                 primary=machine.config.is_primary,
-                state=machine.state.value,
+                state=REPLICA_STATE.value(machine.state),
                 end=machine.end,
                 watermark=machine.watermark,
                 chain_end=machine.chain_end,

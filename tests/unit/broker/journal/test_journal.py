@@ -30,6 +30,7 @@ from smq_core.model.entities import ChunkInfo, Layout, Segment
 from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.v1 import data_pb2 as pb
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_topic
 from smq_storage.object_store.store import open_store
@@ -702,5 +703,5 @@ def test_what_was_acked_beyond_a_seal_is_reported(brokers: JournaledBrokers) -> 
     brokers.brokers[0].watcher.check_next()
     recovered_after_poll(brokers)
     (report,) = brokers.brokers[0].reporter.status().segments
-    assert report.segment == brokers.segment.name and report.state == "sealed"
+    assert report.segment == brokers.segment.name and report.state == pb.SegmentReport.SEALED
     assert len(VALUES) <= report.watermark <= report.end

@@ -109,7 +109,7 @@ def test_an_address_where_no_broker_answers_is_no_target() -> None:
 
 def test_a_new_process_at_the_address_of_a_former_one_is_a_target() -> None:
     """The leader lists both until the end of the former one is proved."""
-    address, states = "10.0.1.9:7071", (("new", "alive"), ("former", "suspect"))
+    address, states = "10.0.1.9:7071", (("new", "ALIVE"), ("former", "SUSPECT"))
     for listed in (states, states[::-1]):
         with RecordingLeader() as leader:
             leader.brokers = [

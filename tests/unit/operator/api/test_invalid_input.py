@@ -70,25 +70,27 @@ async def open_two_segments(**two_segments: object) -> AsyncIterator[TwoSegmentT
         await wait_until(made.open, what="and so does the topic")
 
 
-def plan(action: str, *segments: str, at: tuple[int, ...] = (), topic: str = "t") -> admin_pb2.ChangeSegmentsRequest:
+def plan(
+    action: str | int, *segments: str, at: tuple[int, ...] = (), topic: str = "t"
+) -> admin_pb2.ChangeSegmentsRequest:
     return admin_pb2.ChangeSegmentsRequest(topic=topic, action=action, segments=segments, boundaries=at)
 
 
 PLANS = {
-    "before the range": (plan("split", "t-8-16-1", at=(3,)), r"inside \[8, 16\), between 9 and 15"),
-    "after the range": (plan("split", "t-0-8-0", at=(99,)), r"inside \[0, 8\), between 1 and 7"),
-    "at its start": (plan("split", "t-8-16-1", at=(8,)), "between 9 and 15"),
-    "at its end": (plan("split", "t-0-8-0", at=(8,)), "between 1 and 7"),
-    "one right, one wrong": (plan("split", "t-0-8-0", at=(4, 4_000_000_000)), "between 1 and 7"),
-    "a split of two": (plan("split", "t-0-8-0", "t-8-16-1"), "exactly one segment"),
-    "a split of nothing": (plan("split"), "exactly one segment"),
-    "a merge of one": (plan("merge", "t-0-8-0"), "two or more"),
-    "a merge with itself": (plan("merge", "t-0-8-0", "t-0-8-0"), "t-0-8-0 is named twice"),
-    "a merge with a stranger": (plan("merge", "t-0-8-0", "other-8-16-0"), "no open segment 'other-8-16-0'"),
-    "a segment that never was": (plan("roll", "t-0-4-7"), "no open segment 't-0-4-7'"),
-    "an action that is none": (plan("explode", "t-0-8-0"), "unknown action 'explode': use split"),
-    "no action": (plan("", "t-0-8-0"), "unknown action"),
-    "a topic that is none": (plan("roll", "t-0-8-0", topic="nobody"), "no topic default/nobody"),
+    "before the range": (plan("SPLIT", "t-8-16-1", at=(3,)), r"inside \[8, 16\), between 9 and 15"),
+    "after the range": (plan("SPLIT", "t-0-8-0", at=(99,)), r"inside \[0, 8\), between 1 and 7"),
+    "at its start": (plan("SPLIT", "t-8-16-1", at=(8,)), "between 9 and 15"),
+    "at its end": (plan("SPLIT", "t-0-8-0", at=(8,)), "between 1 and 7"),
+    "one right, one wrong": (plan("SPLIT", "t-0-8-0", at=(4, 4_000_000_000)), "between 1 and 7"),
+    "a split of two": (plan("SPLIT", "t-0-8-0", "t-8-16-1"), "exactly one segment"),
+    "a split of nothing": (plan("SPLIT"), "exactly one segment"),
+    "a merge of one": (plan("MERGE", "t-0-8-0"), "two or more"),
+    "a merge with itself": (plan("MERGE", "t-0-8-0", "t-0-8-0"), "t-0-8-0 is named twice"),
+    "a merge with a stranger": (plan("MERGE", "t-0-8-0", "other-8-16-0"), "no open segment 'other-8-16-0'"),
+    "a segment that never was": (plan("ROLL", "t-0-4-7"), "no open segment 't-0-4-7'"),
+    "an action that is none": (plan(99, "t-0-8-0"), "unknown value 99; known here are split, merge, move, roll"),
+    "no action": (plan(0, "t-0-8-0"), "has no value"),
+    "a topic that is none": (plan("ROLL", "t-0-8-0", topic="nobody"), "no topic default/nobody"),
 }
 
 
@@ -108,14 +110,14 @@ async def test_an_impossible_plan_is_refused_with_a_reason(what: str) -> None:
 async def test_segments_that_are_no_neighbours_are_not_merged() -> None:
     async with open_two_segments(min_segments=4) as two_segments:
         with pytest.raises(RpcAborted, match=r"only adjacent ranges can be merged: \[0, 4\), \[8, 12\)"):
-            await two_segments.leader.call("ChangeSegments", plan("merge", "t-0-4-0", "t-8-12-2"))
+            await two_segments.leader.call("ChangeSegments", plan("MERGE", "t-0-4-0", "t-8-12-2"))
 
 
 @virtual_time
 async def test_a_segment_of_one_partition_is_not_split() -> None:
     async with open_two_segments(partitions=2) as two_segments:
         with pytest.raises(RpcAborted, match=r"\[0, 1\) is a single partition: it cannot be split"):
-            await two_segments.leader.call("ChangeSegments", plan("split", "t-0-1-0"))
+            await two_segments.leader.call("ChangeSegments", plan("SPLIT", "t-0-1-0"))
 
 
 @virtual_time
@@ -226,7 +228,9 @@ async def test_reports_of_an_unknown_broker_do_not_affect_other_segments() -> No
         segment = two_segments.layout.segments[0]
         stranger = brokers_pb2.BrokerReport(protocol=PROTOCOL, broker="stranger", incarnation="s", address="h:1")
         stranger.status.segments.append(
-            segment_report(two_segments, end=HUGE, watermark=HUGE, messages=10**12, state="open", primary=True)
+            segment_report(
+                two_segments, end=HUGE, watermark=HUGE, messages=10**12, state=pb.SegmentReport.OPEN, primary=True
+            )
         )
         stranger.status.segments.append(pb.SegmentReport(topic="default/never", segment="never-0-1-0", uid="u"))
         stranger.status.segments.append(pb.SegmentReport())
@@ -302,7 +306,7 @@ async def test_a_policy_that_cannot_be_met_stops_nothing(monkeypatch: pytest.Mon
             lambda: two_segments.leader.topics["default/bad"].layout is not None, what="the other topic is managed too"
         )
         await two_segments.leader.call("ListTopics", admin_pb2.ListTopicsRequest())
-        await two_segments.leader.call("ChangeSegments", plan("split", "t-0-8-0"))
+        await two_segments.leader.call("ChangeSegments", plan("SPLIT", "t-0-8-0"))
         await wait_until(lambda: len(two_segments.layout.segments) == 3 and two_segments.open())
         assert not failed
 
@@ -345,7 +349,7 @@ async def test_one_topic_that_fails_again_and_again_leaves_all_others_alone(
         )
         listed = await two_segments.leader.call("ListTopics", admin_pb2.ListTopicsRequest())
         assert isinstance(listed, admin_pb2.TopicList) and len(listed.topics) == 2
-        await two_segments.leader.call("ChangeSegments", plan("split", "t-0-8-0"))
+        await two_segments.leader.call("ChangeSegments", plan("SPLIT", "t-0-8-0"))
         await wait_until(
             lambda: len(two_segments.layout.segments) == 3 and two_segments.open(),
             what="the other topic is managed as before",

@@ -49,7 +49,7 @@ class RequestedTopic:
 
     def plan(self, action: str) -> Awaitable[object]:
         return self.host.call(
-            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action=action, segments=[NAME])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action=action.upper(), segments=[NAME])
         )
 
 

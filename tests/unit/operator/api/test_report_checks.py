@@ -69,9 +69,15 @@ async def test_segments_of_other_brokers_do_not_count():
     async with open_topic() as (leader, layout):
         segment = layout.segments[0]
         fake = pb.SegmentReport(
-            topic=TOPIC, uid=layout.uid, segment=segment.name, primary=True, state="fenced", end=900, watermark=900
+            topic=TOPIC,
+            uid=layout.uid,
+            segment=segment.name,
+            primary=True,
+            state=pb.SegmentReport.FENCED,
+            end=900,
+            watermark=900,
         )
-        stale = pb.SegmentReport(topic="default/gone", uid="u", segment="gone-0-16-0", state="open")
+        stale = pb.SegmentReport(topic="default/gone", uid="u", segment="gone-0-16-0", state=pb.SegmentReport.OPEN)
         await leader.call("Report", report_of("mallory", fake, stale))
         broker = leader.registry.get("i-mallory")
         assert broker is not None and [it.segment for it in broker.status.segments] == ["gone-0-16-0"]
@@ -90,7 +96,9 @@ async def test_only_brokers_that_held_a_sealed_segment_report_it(broker: str, he
         planned = replace(layout.segments[0], name="t-0-16-99")
         entry = replace(sealed_entry(planned, SealOutcome("t-0-16-99", 5, {}), 0), brokers=held_by)
         managed.merge_index(Index((entry,)))
-        late = pb.SegmentReport(topic=TOPIC, uid=layout.uid, segment=entry.name, state="sealed", end=9, watermark=9)
+        late = pb.SegmentReport(
+            topic=TOPIC, uid=layout.uid, segment=entry.name, state=pb.SegmentReport.SEALED, end=9, watermark=9
+        )
         assert report_checks.drop_foreign_segments(report_of(broker, late), leader.topics) == dropped
 
 
@@ -98,7 +106,9 @@ async def test_only_brokers_that_held_a_sealed_segment_report_it(broker: str, he
 async def test_a_process_reports_what_its_journal_has_of_a_former_one():
     async with open_topic() as (leader, layout):
         (segment,) = layout.segments
-        report = pb.SegmentReport(topic=TOPIC, uid=layout.uid, segment=segment.name, state="sealed", end=9)
+        report = pb.SegmentReport(
+            topic=TOPIC, uid=layout.uid, segment=segment.name, state=pb.SegmentReport.SEALED, end=9
+        )
         (other,) = {f"b{n}" for n in range(3)} - {it.broker for it in segment.replicas}
         for broker, dropped in ((segment.primary.broker, 0), (other, 1)):
             next_process = report_of(broker, report, incarnation="i-next")
@@ -206,7 +216,7 @@ async def test_too_many_brokers_are_refused_until_some_are_gone(monkeypatch: pyt
 @virtual_time
 async def test_reports_of_strangers_have_a_size_together(monkeypatch: pytest.MonkeyPatch):
     """The leader keeps the last report of each broker, and anybody may send one under any number of names."""
-    unknown = pb.SegmentReport(topic="default/x", uid="u", segment="s" * 900, state="open")
+    unknown = pb.SegmentReport(topic="default/x", uid="u", segment="s" * 900, state=pb.SegmentReport.OPEN)
     monkeypatch.setattr(report_checks, "MAX_REPORTED_BYTES", 5_000)
     async with open_topic() as (leader, layout):
         await leader.call("Report", report_of("m1", unknown))

@@ -71,7 +71,7 @@ async def open_topic(**open_topic_setup: int) -> AsyncIterator[tuple[OpenTopic, 
 async def join(leader: LeaderInMemory, member: str = "a", generation: int = 0) -> groups_pb2.GroupAssignment:
     reply = await leader.call(
         "JoinGroup",
-        groups_pb2.JoinGroupRequest(topic="t", group="g", member=member, start="earliest", generation=generation),
+        groups_pb2.JoinGroupRequest(topic="t", group="g", member=member, start="EARLIEST", generation=generation),
     )
     assert isinstance(reply, groups_pb2.GroupAssignment)
     return reply

@@ -122,7 +122,7 @@ async def test_the_leader_plans_a_trim_and_refuses_the_future() -> None:
         (first,) = managed.layout.segments
         fleet.write(managed.layout.uid, first, 30)
         await leader.call(
-            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[first.name])
         )
         await wait_until(lambda: count_of(managed) == 30 and first.name in managed.sealed, what="the roll")
         (successor,) = managed.layout.segments

@@ -100,7 +100,7 @@ class GroupBench:
         await self.leader.call("DeleteGroup", groups_pb2.DeleteGroupRequest(topic="t", group=GROUP))
 
     async def roll(self) -> None:
-        request = admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment])
+        request = admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[self.segment])
         await self.leader.call("ChangeSegments", request)
         await wait_until(lambda: self.segment in self.leader.topics[TOPIC].sealed)
 
@@ -500,7 +500,7 @@ async def test_a_new_group_at_the_latest_gets_no_message_from_before() -> None:
         assert managed.layout is not None
         bench.leader.reports_paused = True
         bench.fleet.write(bench.uid, managed.layout.segment(bench.segment), 5)
-        assert dict((await bench.join(start="latest")).positions) == {bench.segment: 15}
+        assert dict((await bench.join(start="LATEST")).positions) == {bench.segment: 15}
 
 
 # ---- commits that a group waits for
@@ -540,9 +540,9 @@ async def test_a_new_group_begins_at_the_positions_of_its_first_member():
     bench = GroupBench()
     async with bench.serving():
         with pytest.raises(RpcAborted, match="no segment t-0-16-77"):
-            await bench.join(start="positions", start_positions={"t-0-16-77": 1})
-        first = await bench.join(start="positions", start_positions={bench.segment: 6})
+            await bench.join(start="POSITIONS", start_positions={"t-0-16-77": 1})
+        first = await bench.join(start="POSITIONS", start_positions={bench.segment: 6})
         assert dict(first.positions) == {bench.segment: 6}
         await bench.leave()
-        again = await bench.join("b", start="positions", start_positions={bench.segment: 1})
+        again = await bench.join("b", start="POSITIONS", start_positions={bench.segment: 1})
         assert dict(again.positions) == {bench.segment: 6}, "it is no longer new"

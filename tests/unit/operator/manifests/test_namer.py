@@ -43,7 +43,7 @@ class OneTopic:
 
     async def roll(self, leader: LeaderInMemory) -> None:
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].is_stable, what="the topic is open")
-        await leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[NAME]))
+        await leader.call("ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[NAME]))
 
     def uid(self, leader: LeaderInMemory) -> str:
         topic = leader.topics[TOPIC].topic

@@ -49,7 +49,7 @@ async def test_an_accepted_loss_and_its_offsets_survive_the_leader():
             assert known is not None
             known.suspected = True
         await first.call(
-            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[segment.name])
         )
         await wait_until(
             lambda: managed.reconciler and managed.reconciler.blocked,

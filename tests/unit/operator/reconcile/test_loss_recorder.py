@@ -79,7 +79,7 @@ class AcceptedLoss:
         """Seals the segment without its replicas."""
         self.cut_off(leader)
         await leader.call(
-            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment.name])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[self.segment.name])
         )
         managed = leader.topics[TOPIC]
         await wait_until(lambda: managed.reconciler and managed.reconciler.blocked, what="nobody answers")

@@ -45,7 +45,7 @@ async def test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero() 
         _check_a_sealed_segment_in_the_layout(first.topics["default/t"], left)
 
         await first.call(
-            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[left.name])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[left.name])
         )
         await wait_until(lambda: left.name in first.topics["default/t"].sealed, what="the seal")
         await wait_until(lambda: count_of(first.topics["default/t"]) == 34, what="the successor's report")
@@ -79,7 +79,7 @@ async def test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messa
         (first,) = managed.layout.segments
         fleet.write(managed.layout.uid, first, 30)
         await leader.call(
-            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="roll", segments=[first.name])
+            "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[first.name])
         )
         await wait_until(lambda: count_of(managed) == 30 and first.name in managed.sealed, what="the roll")
 
