@@ -365,6 +365,8 @@ class _AsyncPolling(Generic[CONSUMER]):
 
     async def close(self) -> None:
         """As :meth:`smq.Consumer.close`."""
+        if self._polling is not None:  # a cancelled poll, whose thread learns that the consumer is closed
+            self._polling.add_done_callback(lambda polled: polled.cancelled() or polled.exception())
         await asyncio.to_thread(self._consumer.close)
         self._thread.shutdown(wait=False)
 

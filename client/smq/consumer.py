@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from smq.batch import Batch
 from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
-from smq.consuming.consumer_options import ConsumerOptions, check_max_messages, check_start
+from smq.consuming.consumer_options import ConsumerOptions, check_max_messages, check_positions
 from smq.consuming.consumer_runtime import ConsumerRuntime
 from smq.consuming.fetching.fetcher import Fetcher, join_all
 from smq.consuming.fetching.large_values import LargeValueReader
@@ -198,6 +198,8 @@ class Consumer:
             raise InvalidRequest(
                 "the consumer is closed, and its group gives its segments to other members: commit before"
             )
+        if positions is not None:
+            check_positions(positions)
         with self._changed:
             if positions is None:
                 wanted = self._member.uncommitted
@@ -234,7 +236,7 @@ class Consumer:
 
         Raises InvalidRequest, which says what is possible, if a segment has no such offset. Raises Unavailable.
         """
-        check_start(positions)
+        check_positions(positions)
         with PositionSearch(self._view) as search:
             search.check(positions)
         self._seek(positions)
@@ -401,7 +403,8 @@ class Consumer:
 
     def _commit_if_due(self) -> None:
         """Commits finished batches, as ``auto_commit`` says. A segment that has ended is committed at once."""
-        if not self._options.auto_commit or self._membership is None:
+        # ``close`` commits by itself.
+        if not self._options.auto_commit or self._membership is None or self._closed:
             return
         waited = time.monotonic() - self._last_commit >= AUTO_COMMIT_INTERVAL_SECONDS
         if self._commit_failed and not waited:

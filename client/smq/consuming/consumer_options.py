@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias, TypedDict
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.names import shown
 
 # Where to start: an end of the topic, a time, or ``{segment: next offset}``.
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | Mapping[str, int]
@@ -96,11 +97,18 @@ def check_start(start: object) -> None:
         if start not in ("earliest", "latest"):
             raise InvalidRequest(f'start must be "earliest", "latest", a datetime or positions, not {start!r}')
     elif isinstance(start, Mapping):
-        invalid = {s: o for s, o in start.items() if not isinstance(s, str) or not isinstance(o, int) or o < 0}
-        if invalid:
-            raise InvalidRequest(f"positions must be {{segment: next offset}}, not {invalid}")
+        check_positions(start)
     elif not isinstance(start, datetime):
         raise InvalidRequest(f'start must be "earliest", "latest", a datetime or positions, not {start!r}')
+
+
+def check_positions(positions: object) -> None:
+    """Raises InvalidRequest unless it is a mapping of segments to offsets."""
+    if not isinstance(positions, Mapping):
+        raise InvalidRequest(f"positions must be {{segment: next offset}}, not {shown(positions)}")
+    invalid = {s: o for s, o in positions.items() if not isinstance(s, str) or type(o) is not int or o < 0}
+    if invalid:
+        raise InvalidRequest(f"positions must be {{segment: next offset}}, not {shown(invalid)}")
 
 
 def check_max_messages(max_messages: int | None) -> None:

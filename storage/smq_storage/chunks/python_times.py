@@ -74,6 +74,22 @@ def in_python(table: pa.Table) -> pa.Table:
     return table
 
 
+def shown_times(table: pa.Table) -> pa.Table:
+    """The table with the nearest times that Python has in columns of times, as :func:`python_values` shows them."""
+    others = [
+        field.name
+        for field, column in zip(table.schema, table.columns, strict=True)
+        if has_times(field.type) and not field.type.num_fields and not all(map(all_in_python, column.chunks))
+    ]
+    if not others:
+        return table
+    _warn_once()
+    for name in others:
+        number = table.column_names.index(name)
+        table = table.set_column(number, table.schema.field(number), in_python(table.select([name])).column(0))
+    return table
+
+
 def python_values(table: pa.Table) -> list[dict[str, Any]]:
     """The rows as Python objects, with the nearest times that Python has."""
     try:

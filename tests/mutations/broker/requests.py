@@ -57,6 +57,14 @@ MUTATIONS = (
         (f"{TEST}::test_a_seal_that_the_layout_read_does_not_plan_is_tried_again",),
     ),
     Mutation(
+        "stay_ready_when_declared_gone",
+        "A broker that has to end is not ready.",
+        "broker/smq_broker/runtime/health.py",
+        "                    reason = threads.process_failure or not_ready_reason()\n",
+        "                    reason = not_ready_reason()\n",
+        ("tests/unit/broker/streams/test_session_faults.py::test_a_process_that_is_declared_gone_ends",),
+    ),
+    Mutation(
         "search_for_any_outcome",
         "A broker looks for the seals of segments alone that the stored layout has or had.",
         ACTIONS,

@@ -20,6 +20,7 @@ from smq.cli.files.formats import OutputFormat
 from smq.cli.files.json_lines.rows import iso, json_line, json_object, python_rows
 from smq.cli.files.line_template import LineTemplate
 from smq_core.errors import InvalidRequest
+from smq_storage.chunks.python_times import shown_times
 from smq_storage.chunks.schemas import RESERVED, has_plain_messages
 
 # That of each row, or that of the first of consecutive ones.
@@ -128,6 +129,8 @@ class _CsvSink(Sink):
                 "the topic's schema has changed, and a CSV file has the same columns on all lines: it has the messages "
                 "before the change. Run the command again with another file, or without --schema own"
             )
+        # Of other years Arrow writes wrong ones, or ones that nothing reads.
+        rows = shown_times(rows)
         texts = pa.table({name: _csv_column(name, rows[name]) for name in rows.column_names})
         written = pa.BufferOutputStream()
         pacsv.write_csv(texts, written, pacsv.WriteOptions(include_header=not self._columns))

@@ -46,9 +46,10 @@ def as_table(data: object, types: Mapping[str, pa.DataType] | None = None) -> Ta
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return data
     if not is_table_like(data):
+        lazy = ": call its collect() first" if hasattr(data, "collect") else ""
         raise InvalidRequest(
             f"a table must be a pyarrow Table, a frame of pandas or Polars, or another object with the Arrow PyCapsule "
-            f"interface, not {type(data).__name__}"
+            f"interface, not {type(data).__name__}{lazy}"
         )
     _refuse_objects(data)
     try:

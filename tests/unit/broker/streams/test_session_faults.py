@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from structlog.testing import capture_logs
 
 from smq_broker.leader_client import session
 from smq_broker.leader_client.session import LeaderSession
+from smq_broker.runtime.health import HealthServer
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import RestartPolicy, ThreadSupervisor, spawn_daemon
 from smq_broker.streams import relay
@@ -181,8 +183,21 @@ def test_a_process_that_is_declared_gone_ends() -> None:
             eventually(lambda: it.ended)
             assert "declared this process gone" in (it.threads.process_failure or "")
             assert it.assigned[0] == (), "it hosts no segment any more"
+            status, text = readyz(it.threads)
+            assert status == 503 and "declared this process gone" in text
         finally:
             it.over.set()
+
+
+def readyz(threads: ThreadSupervisor) -> tuple[int, str]:
+    """What the probe of a process with these threads gets, which has no other reason to be unready."""
+    others = ThreadSupervisor(BrokerMetrics(CollectorRegistry()))
+    others.process_failure = threads.process_failure
+    address = HealthServer("127.0.0.1:0", CollectorRegistry(), lambda: None, others).address
+    connection = http.client.HTTPConnection(address, timeout=HANG_GUARD)
+    connection.request("GET", "/readyz")
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,17 @@ def test_the_format_is_taken_from_the_suffix() -> None:
         format_of("data.bin", False)
 
 
+@pytest.mark.parametrize("format_", [InputFormat.CSV, InputFormat.JSON, InputFormat.LINES])
+@pytest.mark.parametrize(("codec", "name"), [("gzip", "zcat"), ("zstd", "zstdcat"), ("bz2", "bzcat")])
+def test_compressed_data_is_refused_under_any_name(format_: InputFormat, codec: str, name: str) -> None:
+    """As plain lines it would become messages that nobody can read."""
+    data = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(data, codec) as packed:
+        packed.write(b"a,b\n1,2\n")
+    with pytest.raises(InvalidRequest, match=f"is compressed .*`{name} FILE"):
+        list(tables("-", format_, (), io.BytesIO(data.getvalue().to_pybytes())))
+
+
 def test_a_compressed_file_is_refused_with_the_way_to_read_it() -> None:
     with pytest.raises(InvalidRequest, match=r"`zcat x\.csv\.gz \| smq publish TOPIC --input csv`"):
         format_of("x.csv.gz", False)

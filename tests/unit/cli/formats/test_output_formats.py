@@ -93,6 +93,18 @@ def test_csv_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert b'"k",\n"k",""\n' in written(tmp_path, OutputFormat.CSV, table), "null is not an empty text"
 
 
+def test_csv_has_the_nearest_times_that_python_has_as_all_formats_do(tmp_path: Path) -> None:
+    """A log may have others, which Arrow writes as times of other years: those of one were negative."""
+    far = pa.array([10**18, None, -(9 * 10**18), 0], pa.timestamp("us", "UTC"))
+    table = pa.table({"t": far, "d": pa.array([10**7, None, -(10**7), 0], pa.date32())})
+    assert written(tmp_path, OutputFormat.CSV, table).decode().splitlines()[1:] == [
+        "9999-12-31 23:59:59.999999Z,9999-12-31",
+        ",",
+        "0001-01-01 00:00:00.000000Z,0001-01-01",
+        "1970-01-01 00:00:00.000000Z,1970-01-01",
+    ]
+
+
 def test_csv_has_headers_and_where_a_message_is_on_request(tmp_path: Path) -> None:
     table = rows([b"one", b"two"], WITH_HEADERS)
     with_headers = written(tmp_path, OutputFormat.CSV, table, headers=True).decode()

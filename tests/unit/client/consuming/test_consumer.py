@@ -222,8 +222,9 @@ def test_a_seek_to_where_no_reader_can_be_changes_nothing(bench: Bench) -> None:
         consumer.seek({bench.first.name: 100})
     with pytest.raises(InvalidRequest, match=f"possible are: {bench.first.name}"):
         consumer.seek({f"t-0-{PARTITIONS}-9": 1})
-    with pytest.raises(InvalidRequest, match="next offset"):
-        consumer.seek({bench.first.name: -1})
+    for wrong in ({bench.first.name: -1}, {bench.first.name: True}, {bench.first.name: 1.0}, "earliest"):
+        with pytest.raises(InvalidRequest, match="next offset"):
+            consumer.seek(wrong)  # type: ignore[arg-type]
     assert offsets(consumer) == (0, 3) and len(bench.fetchers) == 1
 
 

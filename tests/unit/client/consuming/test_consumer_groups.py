@@ -490,6 +490,30 @@ def test_a_segment_that_is_read_again_waits_for_no_commit(bench: Bench, how: str
     assert consumer._ended.ends == {} and bench.plans()[-1] == (bench.first.name, 1)
 
 
+@pytest.mark.parametrize("offset", [True, 1.0, -1, None])
+def test_a_position_that_is_no_offset_is_refused(bench: Bench, offset: Any) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    with pytest.raises(InvalidRequest, match="next offset"):
+        consumer.commit({bench.first.name: offset})
+    assert bench.leader.committed == {}
+
+
+def test_a_poll_that_a_close_ends_commits_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The close commits by itself. The poll said that the group could not commit, although it had."""
+    consumer = bench.open("g", auto_commit=True)
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    assert consumer.poll(0) is None
+    consumer.close()
+    committed = dict(bench.leader.committed)
+    consumer._last_commit = float("-inf")
+    with pytest.raises(InvalidRequest, match="is closed"):
+        consumer.poll(0)
+    assert bench.leader.committed == committed and "could not be committed" not in caplog.text
+
+
 def test_a_position_beyond_what_was_returned_is_refused(bench: Bench) -> None:
     consumer = bench.open("g")
     bench.fetchers[0].rows(0, 3)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -122,3 +123,8 @@ def test_polars_frames_are_tables() -> None:
     )
 
     assert as_table(frame).to_pydict() == {"name": ["a", None], "tags": [["x"], []]}
+
+
+def test_a_lazy_frame_of_polars_is_refused_with_what_to_call() -> None:
+    with pytest.raises(InvalidRequest, match=r"not LazyFrame: call its collect\(\) first"):
+        as_table(pl.DataFrame({"a": [1]}).lazy())
