@@ -63,7 +63,7 @@ def test_an_upgrade_of_the_definitions_under_load_brings_a_new_field_and_touches
     assert {known: topics(release)[known] for known in before} == before
     with pytest.raises(KubeApiError, match="Unsupported value"):
         kube.patch(late, {"spec": {"tier": "Warm"}})
-    assert "SealBlocked" not in {event["reason"] for event in release.events(late["metadata"]["name"])}
+    eventually(lambda: condition(kube.get(late), "SealBlocked") != "True", what="no seal stays blocked")
     back = unique("defined")
     release.topic(back, **SPEC)
     with load(release, back) as running:
