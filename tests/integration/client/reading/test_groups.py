@@ -9,6 +9,7 @@ import pytest
 
 import smq
 from support.data.message_ledger import MessageLedger, message, read_back
+from support.processes.cli import smq as command
 from support.processes.local_cluster import LocalCluster
 from support.waiting import HANG_GUARD, eventually
 
@@ -170,6 +171,8 @@ def test_a_group_that_waits_for_a_commit_says_so(cluster: LocalCluster, client: 
         eventually(
             lambda: [s.segment for s in client.admin().group(topic, "g").segments if s.waits_for_commit] == [old]
         )
+        described = command("group", "describe", topic, "g", leader=cluster.address)
+        assert f"has returned all messages of {old}: the group waits for its commit of offset 3" in described.err
         assert not consumer.at_end()
         with pytest.raises(smq.InvalidRequest, match="offset 4"):
             consumer.commit({old: 4})
