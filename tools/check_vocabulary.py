@@ -39,7 +39,6 @@ RETIRED_WORDS = {
     "holding": "hosted segment, segment registry",
     "kick": "enqueue",
     "kicked": "enqueued",
-    "lane": "send queue, segment sender",
     "lean": "runtime tuning",
     "nonsense": "invalid annotation",
     "pace": "rate, interval, flush scheduling",

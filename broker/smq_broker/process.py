@@ -29,9 +29,9 @@ from smq_broker.memory.trimmer import MemoryTrimmer
 from smq_broker.recovery.metrics import RecoveredCollector
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
-from smq_broker.replication.follower_link import FollowerLink
+from smq_broker.replication.connections import ReplicaConnections
 from smq_broker.replication.message_spacing import ActiveClients
-from smq_broker.replication.shared_streams import SharedReplicationStreams
+from smq_broker.replication.session import ReplicaSession
 from smq_broker.runtime import logs
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
@@ -120,7 +120,7 @@ class Broker:
             lambda: [*registry.all(), *recovered.unsealed()], pauses, threads, on_seal_found=sealer.record_seal
         )
         clients = ActiveClients()
-        streams = SharedReplicationStreams(self.incarnation, threads, clients)
+        connections = ReplicaConnections(self.incarnation, threads, clients)
         opener = SegmentOpener(
             registry,
             store,
@@ -129,7 +129,7 @@ class Broker:
             pauses,
             flusher,
             sealer,
-            partial(FollowerLink, streams=streams, threads=threads),
+            partial(ReplicaSession, connections=connections),
             threads,
             settings.producer_limits(),
             on_change=report_due.set,

@@ -13,8 +13,6 @@ TOPIC_DELETION = "operator/smq_operator/cleanup/topic_deletion.py"
 TEST_DELETION = "tests/unit/operator/cleanup/test_topic_deletion.py"
 LIST_WATCH = "operator/smq_operator/kube/informer/list_watch.py"
 TEST_LIST_WATCH = "tests/unit/operator/kube/test_list_watch.py"
-FOLLOWER_LINK = "broker/smq_broker/replication/follower_link.py"
-TEST_REPLICATION = "tests/unit/broker/replication/test_shared_replication_stream.py"
 TEST_OUTCOME_WORKER = "tests/unit/client/producing/test_outcome_worker.py"
 TEST_SYNC = "tests/unit/operator/reconcile/test_topic_sync.py"
 TAIL_STREAM = "client/smq/reading/tail_stream.py"
@@ -222,22 +220,6 @@ MUTATIONS = (
             "tests/unit/broker/segments/test_predecessors.py::"
             "test_it_reads_the_seal_chunk_of_one_that_was_removed_while_there_is_one",
         ),
-    ),
-    Mutation(
-        "give_up_replication_without_threads",
-        "A segment that can get no threads of its own replicates over the shared stream.",
-        FOLLOWER_LINK,
-        "            self._shared.share_for(RETRY_SECONDS)\n            self._streams.add(self._shared)\n",
-        "            self._shared.share_for(RETRY_SECONDS)\n",
-        (f"{TEST_REPLICATION}::test_a_segment_that_can_get_no_threads_sends_much_over_the_shared_stream",),
-    ),
-    Mutation(
-        "append_to_a_stream_that_has_ended",
-        "A segment that is quiet again sends at once over the shared stream.",
-        FOLLOWER_LINK,
-        "        if self._state.is_wanted:\n            self._current = self._shared\n",
-        "        if self._state.is_wanted:\n",
-        (f"{TEST_REPLICATION}::test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet",),
     ),
     Mutation(
         "count_journal_files_that_are_used_again",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any
-
 import pyarrow as pa
 
 from smq_broker.rows.batches import COPY_BELOW_BYTES
@@ -12,12 +9,11 @@ from smq_broker.rows.payloads import block_bytes, compact, payload_spans
 from smq_broker.rows.replication_messages import decode_entries
 from smq_broker.rows.small_batches import Block, SmallBatch, rows_of
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
-from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
+from smq_broker.segments.journaling import is_journal_behind, write_message, write_missing
+from smq_core.errors import InvalidRequest, WrongIncarnation
 from smq_core.replica.log_entries import Entry, ReplicationMessage
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 
 NOTHING = ReplicationMessage(base_offset=0, entries=(), watermark=0, chain_end=0, credit=0)
 
@@ -97,34 +93,6 @@ class FollowedSegment:
                 return None
             self._announced_credit = credit
             return pb.ReplicationReply(end=machine.durable_end, credit=credit)
-
-
-def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, writer: Any) -> None:
-    """Serves a stream for one segment, until the primary ends it. Errors were sent to the primary and are raised.
-
-    Raises WrongIncarnation and the errors of ``FollowedSegment.replicate``.
-    """
-    followed = FollowedSegment(hosted, hello.primary_incarnation)
-    try:
-        same_schema = hosted.wire.check_stream(reader.schema)
-        writer.write(followed.opened_reply().SerializeToString())
-        while True:
-            try:
-                chunk = reader.read_chunk()
-            except StopIteration:
-                return
-            reply = followed.replicate(bytes(chunk.app_metadata or b""), chunk.data, same_schema=same_schema)
-            writer.write(reply.SerializeToString())
-            trim_journal(hosted)  # after the reply, which the primary waits for
-    except SmqError as error:
-        with suppress(OSError, pa.ArrowException):  # the primary may be gone already
-            writer.write(pb.ReplicationReply(end=hosted.machine.end, error=error_to_pb(error)).SerializeToString())
-        raise
-    except OSError as error:
-        # The primary disconnected while the reply was written.
-        hosted.log.info("primary.disconnected", error=str(error))
-    finally:
-        followed.close()
 
 
 def _decode_message(

@@ -13,9 +13,8 @@ import structlog
 from google.protobuf.message import Message
 
 from smq_broker.references.upload_checker import UploadChecker
-from smq_broker.replication.follower import serve_primary
+from smq_broker.replication.follower_lane import FollowerLane, PrimaryConnections
 from smq_broker.replication.message_spacing import ActiveClients
-from smq_broker.replication.shared_follower import SharedFollower
 from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
@@ -63,6 +62,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         self._clients = clients
         self._limit = limit
         self._frame_rate = FrameRate()
+        self._connections = PrimaryConnections()
         super().__init__(f"grpc://{listen}")
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -70,14 +70,12 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             hello = parse(pb.PutOpen, self._limit.check(descriptor.command or b""))
             role = hello.WhichOneof("role")
             if role is None:
-                raise InvalidRequest("a stream is opened as a producer's, as a replica's, or as a shared one of these")
+                raise InvalidRequest("a stream is opened as a producer's, as a shared one, or as a lane of a replica")
             with self._metrics.streams.labels(role).track_inprogress():
                 if role == "replica":
                     self._serve_primary(hello, BatchReader(reader), writer)
                 elif role == "shared":
                     self._serve_shared(hello, BatchReader(reader), writer)
-                elif role == "shared_replica":
-                    self._serve_shared_primary(hello, BatchReader(reader), writer)
                 else:
                     self._serve_producer(hello, context, BatchReader(reader), writer)
 
@@ -125,21 +123,13 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             clients=self._clients,
         ).serve()
 
-    def _serve_shared_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
+    def _serve_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:
             self._check(hello)
         except SmqError as error:
-            _send_error_reply(writer, pb.SharedReplicationReply(error=error_to_pb(error)))
+            _send_error_reply(writer, pb.ReplicationFrameReply(error=error_to_pb(error)))
             raise
-        SharedFollower(self._registry, hello, reader, writer).serve()
-
-    def _serve_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
-        try:
-            hosted = self._find(hello)
-        except SmqError as error:
-            _send_error_reply(writer, pb.ReplicationReply(error=error_to_pb(error)))
-            raise
-        serve_primary(hosted, hello.replica, reader, writer)
+        FollowerLane(self._registry, self._connections, hello, reader, writer).serve()
 
     def _check(self, hello: pb.PutOpen) -> None:
         check_protocol(hello.protocol)

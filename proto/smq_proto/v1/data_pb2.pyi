@@ -235,14 +235,13 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
 
 class PutOpen(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica", "shared", "shared_replica", "uid")
+    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica", "shared", "uid")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
-    SHARED_REPLICA_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     segment: str
@@ -250,9 +249,8 @@ class PutOpen(_message.Message):
     producer: ProducerHello
     replica: ReplicaHello
     shared: SharedHello
-    shared_replica: SharedReplicaHello
     uid: str
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ..., shared: _Optional[_Union[SharedHello, _Mapping]] = ..., shared_replica: _Optional[_Union[SharedReplicaHello, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ..., shared: _Optional[_Union[SharedHello, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
 
 class SharedHello(_message.Message):
     __slots__ = ()
@@ -269,16 +267,22 @@ class ProducerHello(_message.Message):
     def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class ReplicaHello(_message.Message):
-    __slots__ = ("primary_incarnation",)
+    __slots__ = ("primary_incarnation", "connection", "lane")
+    class Lane(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        LANE_UNSPECIFIED: _ClassVar[ReplicaHello.Lane]
+        SMALL: _ClassVar[ReplicaHello.Lane]
+        BULK: _ClassVar[ReplicaHello.Lane]
+    LANE_UNSPECIFIED: ReplicaHello.Lane
+    SMALL: ReplicaHello.Lane
+    BULK: ReplicaHello.Lane
     PRIMARY_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
     primary_incarnation: str
-    def __init__(self, primary_incarnation: _Optional[str] = ...) -> None: ...
-
-class SharedReplicaHello(_message.Message):
-    __slots__ = ("primary_incarnation",)
-    PRIMARY_INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    primary_incarnation: str
-    def __init__(self, primary_incarnation: _Optional[str] = ...) -> None: ...
+    connection: str
+    lane: ReplicaHello.Lane
+    def __init__(self, primary_incarnation: _Optional[str] = ..., connection: _Optional[str] = ..., lane: _Optional[_Union[ReplicaHello.Lane, str]] = ...) -> None: ...
 
 class Reference(_message.Message):
     __slots__ = ("upload", "etag", "first_row", "rows", "bytes", "partition_min", "partition_max", "timestamp_min", "timestamp_max", "schema_version")
@@ -472,21 +476,21 @@ class ReplicationReply(_message.Message):
     error: Error
     def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
-class SharedReplicationBatch(_message.Message):
+class ReplicationFrame(_message.Message):
     __slots__ = ("parts", "number")
     class Part(_message.Message):
-        __slots__ = ("link", "open", "header", "rows", "close")
-        LINK_FIELD_NUMBER: _ClassVar[int]
+        __slots__ = ("session", "open", "header", "rows", "close")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
         OPEN_FIELD_NUMBER: _ClassVar[int]
         HEADER_FIELD_NUMBER: _ClassVar[int]
         ROWS_FIELD_NUMBER: _ClassVar[int]
         CLOSE_FIELD_NUMBER: _ClassVar[int]
-        link: int
-        open: SharedReplicationBatch.Open
+        session: int
+        open: ReplicationFrame.Open
         header: bytes
         rows: bytes
         close: bool
-        def __init__(self, link: _Optional[int] = ..., open: _Optional[_Union[SharedReplicationBatch.Open, _Mapping]] = ..., header: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., close: _Optional[bool] = ...) -> None: ...
+        def __init__(self, session: _Optional[int] = ..., open: _Optional[_Union[ReplicationFrame.Open, _Mapping]] = ..., header: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., close: _Optional[bool] = ...) -> None: ...
     class Open(_message.Message):
         __slots__ = ("segment", "uid")
         SEGMENT_FIELD_NUMBER: _ClassVar[int]
@@ -496,24 +500,24 @@ class SharedReplicationBatch(_message.Message):
         def __init__(self, segment: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
     PARTS_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    parts: _containers.RepeatedCompositeFieldContainer[SharedReplicationBatch.Part]
+    parts: _containers.RepeatedCompositeFieldContainer[ReplicationFrame.Part]
     number: int
-    def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationBatch.Part, _Mapping]]] = ..., number: _Optional[int] = ...) -> None: ...
+    def __init__(self, parts: _Optional[_Iterable[_Union[ReplicationFrame.Part, _Mapping]]] = ..., number: _Optional[int] = ...) -> None: ...
 
-class SharedReplicationReply(_message.Message):
+class ReplicationFrameReply(_message.Message):
     __slots__ = ("parts", "error")
     class Part(_message.Message):
-        __slots__ = ("link", "reply")
-        LINK_FIELD_NUMBER: _ClassVar[int]
+        __slots__ = ("session", "reply")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
         REPLY_FIELD_NUMBER: _ClassVar[int]
-        link: int
+        session: int
         reply: ReplicationReply
-        def __init__(self, link: _Optional[int] = ..., reply: _Optional[_Union[ReplicationReply, _Mapping]] = ...) -> None: ...
+        def __init__(self, session: _Optional[int] = ..., reply: _Optional[_Union[ReplicationReply, _Mapping]] = ...) -> None: ...
     PARTS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    parts: _containers.RepeatedCompositeFieldContainer[SharedReplicationReply.Part]
+    parts: _containers.RepeatedCompositeFieldContainer[ReplicationFrameReply.Part]
     error: Error
-    def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationReply.Part, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    def __init__(self, parts: _Optional[_Iterable[_Union[ReplicationFrameReply.Part, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class TailTicket(_message.Message):
     __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "readers")

@@ -29,7 +29,7 @@ from smq_core.model.entities import Column, Durability, Segment, Topic
 from smq_core.model.layout_transitions import Successor, create
 from smq_proto.flight import call, from_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL
+from smq_proto.wire import PROTOCOL, error_from_pb
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_current, put_topic
 from smq_storage.chunks.parquet_codec import message_schema
@@ -308,17 +308,20 @@ def test_only_the_primary_may_replicate(brokers: BrokerProcesses, topic: Topic):
     two.open(topic, segment)
     hello = pb.PutOpen(
         protocol=PROTOCOL,
-        segment=segment.name,
-        uid=topic.uid,
         incarnation=two.incarnation,
-        replica=pb.ReplicaHello(primary_incarnation="an impostor"),
+        replica=pb.ReplicaHello(primary_incarnation="an impostor", connection="one", lane=pb.ReplicaHello.SMALL),
     )
     descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
-    writer, _ = two.flight.do_put(descriptor, message_schema())
-    with pytest.raises((pa.ArrowException, OSError)) as refused:
-        writer.done_writing()
-        writer.close()
-    assert isinstance(from_flight(refused.value), WrongIncarnation)
+    writer, reader = two.flight.do_put(descriptor, pa.schema([]))
+    opening = pb.ReplicationFrame.Open(segment=segment.name, uid=topic.uid)
+    frame = pb.ReplicationFrame(parts=[pb.ReplicationFrame.Part(session=1, open=opening)], number=1)
+    writer.write_metadata(frame.SerializeToString())
+    first, second = (pb.ReplicationFrameReply.FromString(bytes(reader.read())) for _ in range(2))
+    assert not first.parts, "the first reply comes at once"
+    (refused,) = second.parts
+    assert isinstance(error_from_pb(refused.reply.error), WrongIncarnation)
+    writer.done_writing()
+    writer.close()
     producer = RawProducer(two.address, topic, segment, incarnation=two.incarnation)
     error = producer.wait_error()
     assert isinstance(error, NotHosted) and error.primary == one.address

@@ -7,7 +7,7 @@ from ..mutation import Mutation
 ACTIONS = "broker/smq_broker/streams/actions.py"
 LAYOUTS = "broker/smq_broker/segments/stored_layouts.py"
 CHECK_SEAL = "self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)"
-TEST_FOLLOWER = "tests/unit/broker/replication/test_shared_follower.py"
+TEST_FOLLOWER = "tests/unit/broker/replication/test_follower_lane.py"
 TEST_FLUSHER = "tests/unit/broker/segments/test_flusher.py"
 TEST_RELAY = "tests/unit/broker/streams/test_relay_targets.py"
 TEST_HEALTH = "tests/unit/broker/runtime/test_health_server.py"
@@ -146,20 +146,20 @@ MUTATIONS = (
         "broker/smq_broker/rows/ipc_messages.py",
         "OSError, EOFError, struct.error",
         "OSError, struct.error",
-        (f"{TEST_FOLLOWER}::test_rows_that_end_early_end_one_link",),
+        (f"{TEST_FOLLOWER}::test_rows_that_end_early_end_one_session",),
     ),
     Mutation(
-        "end_all_links_at_a_bug",
-        "A bug at one segment ends its link and no other.",
-        "broker/smq_broker/replication/shared_follower.py",
+        "end_all_sessions_at_a_bug",
+        "A bug at one segment ends its session and no other.",
+        "broker/smq_broker/replication/follower_lane.py",
         "        except Exception as error:\n            if not",
         "        except SmqError as error:\n            if not",
-        (f"{TEST_FOLLOWER}::test_a_bug_at_one_segment_ends_one_link",),
+        (f"{TEST_FOLLOWER}::test_a_bug_at_one_segment_ends_one_session",),
     ),
     Mutation(
         "read_batches_of_a_stream_without_columns",
         "No batch is read from a stream that has none, because Arrow would decompress it first.",
-        "broker/smq_broker/replication/shared_follower.py",
+        "broker/smq_broker/replication/follower_lane.py",
         "if self._reader.schema.names:",
         "if False:",
         (f"{TEST_FOLLOWER}::test_a_stream_with_columns_is_refused_before_it_is_read",),

@@ -21,11 +21,10 @@ from smq_broker.manifests.writer import ManifestWriter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
-from smq_broker.replication.follower import serve_primary
-from smq_broker.replication.follower_link import FollowerLink
+from smq_broker.replication.connections import ReplicaConnections
+from smq_broker.replication.follower_lane import FollowerLane, PrimaryConnections
 from smq_broker.replication.message_spacing import ActiveClients
-from smq_broker.replication.shared_follower import SharedFollower
-from smq_broker.replication.shared_streams import SharedReplicationStreams
+from smq_broker.replication.session import ReplicaSession
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
@@ -122,9 +121,10 @@ class BrokerParts:
         )
         self.wrap = wrap
         self.clients = ActiveClients()
-        self.streams = SharedReplicationStreams(
+        self.connections = ReplicaConnections(
             self.replica.incarnation, self.threads, self.clients, lambda it: self._connect(it)
         )
+        self._primaries = PrimaryConnections()
         self.opener = SegmentOpener(
             self.registry,
             store,
@@ -208,14 +208,12 @@ class BrokerParts:
         on_death: Callable[[], None],
     ) -> Any:
         seal_fenced = self.wrap("on_fenced", on_fenced)
-        return FollowerLink(
+        return ReplicaSession(
             hosted,
             follower,
             lambda hosted: None if self._killed else seal_fenced(hosted),
             on_death,
-            streams=self.streams,
-            threads=self.threads,
-            connect_flight=self._connect,
+            connections=self.connections,
         )
 
     def _connect(self, address: str) -> InMemoryFlightClient:
@@ -223,11 +221,7 @@ class BrokerParts:
 
     def serve_replication(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
-        if hello.WhichOneof("role") == "shared_replica":
-            SharedFollower(self.registry, hello, BatchReader(stream), stream).serve()
-            return
-        hosted = self.registry.find(hello.segment, hello.uid, hello.incarnation)
-        serve_primary(hosted, hello.replica, BatchReader(stream), stream)
+        FollowerLane(self.registry, self._primaries, hello, BatchReader(stream), stream).serve()
 
 
 class ProducerClient:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
-from smq_broker.replication import link_state
+from smq_broker.replication import session
 from smq_broker.runtime.threads import spawn_daemon
 from smq_broker.segments import flusher, seal_watcher
 from smq_core.errors import SmqError, StoreUnavailable
@@ -35,8 +35,8 @@ KINDS = (
     "seal-check",
     "seal-watcher",
     "seal",
-    "shared-replication",
     "replication",
+    "bulk-lane",
     "replies",
     "open",
     "acker",
@@ -220,8 +220,8 @@ def test_the_history_works_without_failures() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_thread_that_cannot_start(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind == "replication":
-        monkeypatch.setattr(link_state, "OWN_STREAM_BYTES", 0)  # every batch needs a stream of its segment alone
+    if kind == "bulk-lane":
+        monkeypatch.setattr(session, "BULK_BYTES", 0)  # every batch goes on a bulk lane
 
     def history(failure: NthFailure) -> bool:
         def spawn(run: Callable[[], None], name: str) -> threading.Thread:

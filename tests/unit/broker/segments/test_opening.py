@@ -125,7 +125,7 @@ def test_a_segment_whose_replication_dies_is_fenced(monkeypatch: pytest.MonkeyPa
     hosted = primary.opener.open(topic, segment)
     eventually(lambda: hosted.machine.state is ReplicaState.FENCED)
     assert primary.threads.process_failure is None
-    assert primary.metric("smq_thread_failures_total", thread="shared-replication") == 5
+    assert primary.metric("smq_thread_failures_total", thread="replication") == 5
     assert primary.seal(topic, segment).end == 0, "the leader can seal it"
 
 

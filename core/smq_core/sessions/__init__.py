@@ -1,0 +1,1 @@
+"""Sessions between two processes, and the lanes on which their batches travel."""
