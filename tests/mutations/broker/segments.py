@@ -40,14 +40,6 @@ MUTATIONS = (
         (f"{TEST_JOURNAL}::test_a_stream_that_breaks_before_the_journal_is_written_leaves_no_gap",),
     ),
     Mutation(
-        "publish_changes_without_the_segments_lock",
-        "A segment's changes are published with its lock.",
-        HOSTED,
-        "        with self.lock:\n            before = machine.watermark",
-        "        if True:\n            before = machine.watermark",
-        (f"{TEST_JOURNAL}::test_small_batches_are_recovered",),
-    ),
-    Mutation(
         "open_a_segment_again_with_another_key",
         "A request that contradicts the open segment is refused.",
         OPENING,
