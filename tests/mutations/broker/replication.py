@@ -194,7 +194,7 @@ MUTATIONS = (
         LANES,
         "state.ready or any(state.frames) or now",
         "state.ready or state.frames or now",
-        (f"{TEST_CONNECTION}::test_an_unused_bulk_lane_is_closed_and_another_one_opened",),
+        (f"{TEST_LANES}::test_an_unused_bulk_lane_is_closed_although_a_heartbeat_is_unanswered",),
     ),
     Mutation(
         "go_on_without_a_broken_bulk_lane",

@@ -87,3 +87,13 @@ def test_the_next_connection_has_other_numbers_and_is_no_answer(machine: Session
     assert machine.add(6.0) != one and machine.unanswered_since == 1.0
     machine.open_lane(SMALL, 7.0)
     assert machine.unanswered_since is None
+
+
+def test_an_unused_bulk_lane_is_closed_although_a_heartbeat_is_unanswered(machine: SessionLanes) -> None:
+    one = opened(machine)
+    send(machine, one, BULK, 1.0)
+    assert not machine.close_if_unused(BULK, 50.0, 10.0), "a batch is unanswered"
+    machine.on_frame(BULK, 50.0)
+    machine.sent(BULK, (), 60.0)
+    assert machine.close_if_unused(BULK, 60.0, 10.0)
+    assert machine.lane_of(one) == SMALL
