@@ -1,4 +1,4 @@
-"""The commands of kubectl and spark-submit on the pages about operations and Spark, on a real API server without nodes.
+"""The commands of kubectl and spark-submit on the pages about releases and Spark, on a real API server without nodes.
 
 Namespaces have other names, which only the test uses.
 """
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 COMMANDS = {
     page: [command for block in console_blocks(f"docs/{page}.md") for command, _ in block]
-    for page in ("operations", "spark", "spark-pipeline")
+    for page in ("configuration", "maintenance", "operations", "spark", "spark-pipeline")
 }
 NAMESPACES = re.compile(r"(--namespace |namespace |namespace=|-n )(?:spark|queue)\b")
 
@@ -72,7 +72,9 @@ def test_every_command_of_kubectl_is_run_by_a_test_of_this_folder() -> None:
     """
     found = {page: [command.split()[1] for command in commands(page, "kubectl")] for page in COMMANDS}
     assert found == {
-        "operations": ["rollout", "rollout", "drain", "port-forward"],
+        "configuration": ["rollout"],
+        "maintenance": ["rollout", "drain"],
+        "operations": ["port-forward"],
         "spark": ["create", "apply", "create", "apply", "apply", "get"],
         "spark-pipeline": ["apply"],
     }
@@ -81,13 +83,13 @@ def test_every_command_of_kubectl_is_run_by_a_test_of_this_folder() -> None:
 def test_a_rollout_and_a_drain(kube: KubeClient, namespace: str, shell: Shell) -> None:
     for made in of_kind(render({}, namespace=namespace), "Deployment").values():
         kube.apply(made | {"spec": made["spec"] | {"replicas": 0}})  # nobody runs its Pods
-    status, restart = commands("operations", "kubectl rollout")
+    (status,), (restart,) = (commands(page, "kubectl rollout") for page in ("configuration", "maintenance"))
     assert "successfully rolled out" in shell.run(status)
     assert "restarted" in shell.run(restart)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{namespace}"}}
     kube.create(node)
     try:
-        (drain,) = commands("operations", "kubectl drain")
+        (drain,) = commands("maintenance", "kubectl drain")
         assert "drained" in shell.run(drain.replace("NODE", node["metadata"]["name"]))
         assert kube.get(node)["spec"]["unschedulable"]
     finally:
