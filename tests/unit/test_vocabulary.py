@@ -15,14 +15,14 @@ PYTHON = [
     "def kick(self): ...",
     "def run(patience): ...",
     "run = lambda told: told",
-    "lanes: int = 3",
+    "strays: int = 3",
     "self.heard_at = 1",
     "for stray in found: ...",
     "import smq as desk",
     "try: ...\nexcept ValueError as refusal: ...",
     "match found:\n    case int() as piece: ...",
     "log.info('broker.connected', rivals=2)",
-    "self.log.bind(lane=1)",
+    "self.log.bind(rival=1)",
     "log.warning('deaf.detected')",
     "parser.add_argument('--split-by-hand')",
     "Counter('smq_wishes_total', 'Topics.')",
@@ -38,7 +38,7 @@ EXEMPT = [
     "rest, words = argv[0], argv[1:]",
     "def steady_load(look_ahead): ...",
     "leader_stands = understand = speller = 1",
-    "raise ValueError('the wish of a stray is told by hand')  # people, patience and lanes in prose",
+    "raise ValueError('the wish of a stray is told by hand')  # people and patience in prose",
 ]
 
 

@@ -42,6 +42,7 @@ EXPECTED = {
     "SpecRejected",
     "StagedFile",
     "InvalidRequest",
+    "Loss",
     "Message",
     "MessageTooLarge",
     "NoBrokers",

@@ -7,7 +7,7 @@ import pytest
 
 from smq.transport.dialer import DIRECT
 from smq_broker.leader_client import session
-from smq_broker.replication import stream
+from smq_broker.replication import lane_stream
 from smq_operator.brokers import calls
 from smq_operator.publishing import reference_stream
 from smq_proto.channel_options import NO_PROXY
@@ -16,7 +16,7 @@ from support.waiting import HANG_GUARD
 
 OPTIONS = {
     "broker to leader": session._CHANNEL,
-    "broker to broker": stream.CONNECTION,
+    "broker to broker": lane_stream.CONNECTION,
     "leader to broker": calls._OPTIONS,
     "leader to broker, references": reference_stream._OPTIONS,
     "client": DIRECT._with_proxy(()),

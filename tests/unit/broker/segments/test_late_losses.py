@@ -84,7 +84,7 @@ def test_what_was_acked_beyond_the_seal_stays_in_the_report(
     monkeypatch.setattr(registry_module, "OUTCOME_RETENTION_SECONDS", -1.0)
     primary.broker.registry.remove_expired()
     (report,) = primary.report()
-    assert (report.state, report.watermark) == ("sealed", 5), "the leader raises the loss to this"
+    assert (report.state, report.watermark) == (pb.SegmentReport.SEALED, 5), "the leader raises the loss to this"
 
 
 def test_a_segment_that_lost_nothing_here_is_released(primary: CutOffPrimary, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_a_segment_that_lost_nothing_here_is_released(primary: CutOffPrimary, mo
     primary.broker.sealer.follow_seal(primary.hosted)
     primary.wait_sealed()
     (report,) = primary.report()
-    assert (report.state, report.watermark) == ("sealed", 2)
+    assert (report.state, report.watermark) == (pb.SegmentReport.SEALED, 2)
     monkeypatch.setattr(registry_module, "OUTCOME_RETENTION_SECONDS", -1.0)
     primary.broker.registry.remove_expired()
     assert not primary.report()

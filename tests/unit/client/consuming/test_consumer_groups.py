@@ -35,12 +35,12 @@ def test_a_new_group_begins_where_its_first_member_says(bench: Bench) -> None:
     bench.found, bench.leader.positions = {bench.first.name: 4}, {}
     bench.open("g", start=datetime(2024, 1, 1, tzinfo=UTC))
     first = bench.leader.requests("JoinGroup")[0]
-    assert (first.start, dict(first.start_positions)) == ("positions", {bench.first.name: 4})
+    assert (first.start, dict(first.start_positions)) == (groups_pb2.JoinGroupRequest.POSITIONS, {bench.first.name: 4})
 
 
 def test_no_place_is_searched_for_a_group_that_has_positions(bench: Bench) -> None:
     bench.open("g", start=datetime(2024, 1, 1, tzinfo=UTC))
-    assert bench.searches == 0 and bench.leader.requests("JoinGroup")[0].start == "earliest"
+    assert bench.searches == 0 and bench.leader.requests("JoinGroup")[0].start == groups_pb2.JoinGroupRequest.EARLIEST
 
 
 def test_a_member_that_goes_back_is_not_moved_on_by_its_next_heartbeat(bench: Bench) -> None:

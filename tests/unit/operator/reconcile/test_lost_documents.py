@@ -154,7 +154,7 @@ async def test_a_lost_document_is_rebuilt_with_what_journals_hold(kinds: tuple[s
         assert done.writes == planned.writes or "layout" in kinds
         await wait_until(lambda: later.topics[NAME].is_stable and later.tasks.idle)
         await wait_until(lambda: rows_of(it.store, topic.uid) == {layout.segments[0].name: 7})
-        assert not later.topics[NAME].lost_ranges() and not later.tasks.problems.all()
+        assert not later.topics[NAME].losses() and not later.tasks.problems.all()
         assert bytes(it.store.get(paths.topic_json(NAME, topic.uid)).data) == spec
         with pytest.raises(RpcAborted, match="nothing was changed"):
             await recover(later)
@@ -175,7 +175,7 @@ async def test_a_recover_that_may_lose_messages_needs_consent():
         await recover(leader, accept_loss=True)
         await wait_until(lambda: leader.topics[NAME].is_stable and leader.tasks.idle)
         await wait_until(lambda: rows_of(it.store, uid) == {"t-0-16-0": 0})
-        assert leader.topics[NAME].lost_ranges()["t-0-16-0"].upto == 3, "the group has read three messages of it"
+        assert leader.topics[NAME].losses()["t-0-16-0"].stop == 3, "the group has read three messages of it"
 
 
 @virtual_time
