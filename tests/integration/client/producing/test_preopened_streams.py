@@ -16,6 +16,7 @@ from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq_core.model import layout_transitions as layouts
 from smq_core.model.entities import Durability, Layout, Phase, Reason, Topic
 from smq_core.model.keyspace import KeyRange
+from smq_proto.v1 import data_pb2 as pb
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.broker import BrokerProcess, BrokerProcesses, make_topic
 from support.waiting import HANG_GUARD, eventually
@@ -125,7 +126,7 @@ def test_streams_to_successors_come_before_the_seal_and_before_they_are_open(
     eventually(lambda: stored_segment.streams() == 3)
     assert stored_segment.send() == {stored_segment.old.name}, "what is not sealed takes messages"
     successors = [s for s in stored_segment.layout.segments if s.predecessors]
-    assert {stored_segment.broker.report(s).state for s in successors} == {"waiting"}
+    assert {stored_segment.broker.report(s).state for s in successors} == {pb.SegmentReport.WAITING}
     stored_segment.broker.seal(stored_segment.topic, stored_segment.old, successors)
     assert stored_segment.send() == {s.name for s in successors}
     eventually(lambda: stored_segment.streams() == 2)
