@@ -121,7 +121,7 @@ class Broker:
     @property
     def has_reported(self) -> bool:
         """Whether this leader knows the process by its own reports, and not only its journal or a layout."""
-        return self.status.ByteSize() > 0
+        return self.status_bytes > 0
 
     def end(self, why: str, now: int, *, journal_gone: bool) -> bool:
         """Takes a termination proof. True if it says something new."""

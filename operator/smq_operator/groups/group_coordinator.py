@@ -30,7 +30,7 @@ from smq_core.reading.segment_dag import ReadProgress, is_removed
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.groups.group_losses import losses_before
-from smq_operator.groups.idle_groups import GroupSnapshot, IdleGroups, next_generation
+from smq_operator.groups.idle_groups import GroupSnapshot, IdleGroups, next_generation, read_groups
 from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -39,10 +39,8 @@ from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import group_positions as files
-from smq_storage.catalog import paths
 from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -201,14 +199,16 @@ class GroupCoordinator:
         back, and retention would remove what the group reads again.
         """
         scan = DocumentScan()
-        known, generations = await self._store.run(_read_all, topic, scan)
+        stored = await self._store.run(read_groups, topic, scan)
         if not self._quarantine_of(topic).update(scan):
             raise StoreUnavailable(next(iter(scan.unavailable.values())))
+        known = {name: _progress(name, kept) for name, kept in stored.items()}
         for (owner, name), it in list(self._groups.items()):
             if owner != topic.name or it.managed is not managed or it.topic.uid != topic.uid:
                 continue
-            if generations.get(name, 0) > it.group.generation:
-                self._drop(it, self._ownership_lost(it, f"its file has generation {generations[name]}"))
+            kept = stored.get(name)
+            if kept is not None and kept.generation > it.group.generation:
+                self._drop(it, self._ownership_lost(it, f"its file has generation {kept.generation}"))
                 known[name] = replace(known[name], last_active_at=None)
                 continue
             last_active_at = None if it.group.members else max(it.written_at, it.used_at)
@@ -544,22 +544,16 @@ def _snapshot(it: LoadedGroup) -> GroupSnapshot:
     )
 
 
-def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> tuple[dict[str, GroupProgress], dict[str, int]]:
-    """The groups that have a file, and the generations there. A group without a time of last activity is active.
+def _progress(name: str, kept: CommittedPositions | None) -> GroupProgress:
+    """That of a group by its file. One without a time of last activity counts as active.
 
-    A group whose file cannot be read counts as active and has read nothing, so retention keeps everything for it.
+    One whose file cannot be read (None) has read nothing, so retention keeps everything for it.
     """
-    states, generations = {}, {}
-    for name in files.list_groups(store, topic.name, topic.uid):
-        states[name] = GroupProgress(name, {}, None)
-        with scan.document(paths.group(topic.name, topic.uid, name)):
-            found = files.read_positions(store, topic.name, topic.uid, name)
-            if found is None:
-                del states[name]
-            else:
-                states[name] = GroupProgress(name, found[0].positions, found[0].last_active_at or None)
-                generations[name] = found[0].generation
-    return states, generations
+    return (
+        GroupProgress(name, kept.positions, kept.last_active_at or None)
+        if kept is not None
+        else GroupProgress(name, {})
+    )
 
 
 def _resolve(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:

@@ -14,6 +14,7 @@ from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import group_positions as files
 from smq_storage.catalog import paths
+from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.store import Store
 
 RESCAN_INTERVAL: Micros = 600 * SECOND
@@ -84,7 +85,8 @@ class IdleGroups:
         """Reads the files of all groups of the topic. Raises StoreUnavailable."""
         before = dict(self.of(topic.uid))
         scan = DocumentScan()
-        found = await self._store.run(_read_all, topic, scan)
+        stored = await self._store.run(read_groups, topic, scan)
+        found = {name: _snapshot(name, kept) for name, kept in stored.items()}
         if scan.unavailable:
             kept = {name for name in before if paths.group(topic.name, topic.uid, name) in scan.unavailable}
             found |= {name: before[name] for name in kept}
@@ -97,21 +99,27 @@ class IdleGroups:
         self._next_scan_at[topic.uid] = self._now() + (RETRY_INTERVAL if scan.unavailable else RESCAN_INTERVAL)
 
 
-def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, GroupSnapshot]:
-    found = {}
+def read_groups(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, CommittedPositions | None]:
+    """What the files of the topic's groups say, by name; None for one that cannot be read."""
+    stored: dict[str, CommittedPositions | None] = {}
     for name in files.list_groups(store, topic.name, topic.uid):
-        found[name] = GroupSnapshot(name, unreadable=True)
+        stored[name] = None
         with scan.document(paths.group(topic.name, topic.uid, name)):
-            read = files.read_positions(store, topic.name, topic.uid, name)
-            if read is None:
-                del found[name]
+            found = files.read_positions(store, topic.name, topic.uid, name)
+            if found is None:
+                del stored[name]
             else:
-                kept = read[0]
-                found[name] = GroupSnapshot(
-                    name,
-                    next_generation(kept.generation),
-                    dict(kept.positions),
-                    committed_at=kept.committed_at,
-                    last_active_at=kept.last_active_at,
-                )
-    return found
+                stored[name] = found[0]
+    return stored
+
+
+def _snapshot(name: str, kept: CommittedPositions | None) -> GroupSnapshot:
+    if kept is None:
+        return GroupSnapshot(name, unreadable=True)
+    return GroupSnapshot(
+        name,
+        next_generation(kept.generation),
+        dict(kept.positions),
+        committed_at=kept.committed_at,
+        last_active_at=kept.last_active_at,
+    )

@@ -460,7 +460,7 @@ MUTATIONS = (
         "other_names_of_compressed_data",
         "Compressed data is refused, whatever its file's name is.",
         "client/smq/cli/files/blocks.py",
-        "            _refuse_compressed(part)\n",
+        "            refuse_compressed(part)\n",
         "",
         ("tests/unit/cli/formats/test_input_formats.py::test_compressed_data_is_refused_under_any_name",),
     ),

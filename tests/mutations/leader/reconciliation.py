@@ -272,7 +272,7 @@ MUTATIONS = (
         "let_retention_believe_a_group_that_another_leader_took",
         "What a leader knows of a group counts only while the group's file has its generation.",
         GROUPS,
-        "            if generations.get(name, 0) > it.group.generation:\n",
+        "            if kept is not None and kept.generation > it.group.generation:\n",
         "            if False:\n",
         (f"{TEST_GROUPS}::test_retention_sees_the_positions_that_another_leader_has_set_back",),
     ),
@@ -304,8 +304,8 @@ MUTATIONS = (
         "forget_a_group_that_cannot_be_read",
         "A group whose positions cannot be read has read nothing, so retention keeps everything for it.",
         GROUPS,
-        "        states[name] = GroupProgress(name, {}, None)\n",
-        "",
+        "        known = {name: _progress(name, kept) for name, kept in stored.items()}\n",
+        "        known = {name: _progress(name, kept) for name, kept in stored.items() if kept is not None}\n",
         (
             f"{TEST_DOCUMENTS}"
             "::test_a_group_whose_positions_cannot_be_read_keeps_segments_and_does_not_hide_the_other_groups",

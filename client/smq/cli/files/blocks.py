@@ -6,19 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from smq.cli.files.compression import refuse_compressed
 from smq_core.errors import InvalidRequest
 
 BLOCK_BYTES = 4 * 1024 * 1024
-
-# With which bytes compressed data begins, and what unpacks it.
-_COMPRESSED: dict[str, tuple[bytes | tuple[bytes, ...], str]] = {
-    "gzip": (b"\x1f\x8b\x08", "zcat"),
-    "zstd": (b"\x28\xb5\x2f\xfd", "zstdcat"),
-    "xz": (b"\xfd7zXZ\x00", "xzcat"),
-    "bzip2": (tuple(b"BZh%d1AY&SY" % level for level in range(1, 10)), "bzcat"),
-    "lz4": (b"\x04\x22\x4d\x18", "lz4cat"),
-    "zip": (b"PK\x03\x04", "unzip -p"),
-}
 
 # Returns where the last whole record of the next part of an input ends; 0 if none ends there.
 CutOf = Callable[[bytes], int]
@@ -47,7 +38,7 @@ def cut_blocks(
     begun = False
     while part := read(BLOCK_BYTES):
         if not begun:
-            _refuse_compressed(part)
+            refuse_compressed(part)
             begun = True
         end = cut(part)
         if end:
@@ -57,16 +48,6 @@ def cut_blocks(
     if rest := b"".join(waiting):
         check_end(rest)
         yield rest
-
-
-def _refuse_compressed(beginning: bytes) -> None:
-    """Raises InvalidRequest, because lines of compressed data are no messages."""
-    for name, (begins, unpacked_by) in _COMPRESSED.items():
-        if beginning.startswith(begins):
-            raise InvalidRequest(
-                f"the input is compressed ({name}): unpack it on the way, as in `{unpacked_by} FILE | smq publish "
-                "TOPIC --input csv`"
-            )
 
 
 class _RecordCutter:

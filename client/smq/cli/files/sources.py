@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from smq.cli.files.blocks import line_blocks
 from smq.cli.files.column_matching import MESSAGE_COLUMNS
+from smq.cli.files.compression import refuse_compressed_name
 from smq.cli.files.csv_rows import DEFAULT_DIALECT, CsvDialect, read_csv
 from smq.cli.files.formats import InputFormat
 from smq.cli.files.json_lines.columns import TypedLines
@@ -38,9 +39,6 @@ _SUFFIXES = {
 }
 
 
-_UNPACKED_BY = {".gz": "zcat", ".zst": "zstdcat", ".xz": "xzcat", ".bz2": "bzcat"}
-
-
 def format_of(name: str, typed: bool) -> InputFormat:
     """Returns the format for a file name. Stdin (``-``) is JSON lines if the topic has a schema, else plain lines.
 
@@ -49,11 +47,7 @@ def format_of(name: str, typed: bool) -> InputFormat:
     if name == "-":
         return InputFormat.JSON if typed else InputFormat.LINES
     suffix = Path(name).suffix.lower()
-    if suffix in _UNPACKED_BY:
-        raise InvalidRequest(
-            f"{name} is compressed: unpack it on the way, as in `{_UNPACKED_BY[suffix]} {name} | smq publish TOPIC "
-            f"--input {_SUFFIXES.get(Path(name).with_suffix('').suffix.lower(), 'csv')}`"
-        )
+    refuse_compressed_name(name, _SUFFIXES.get(Path(name).with_suffix("").suffix.lower(), InputFormat.CSV))
     found = _SUFFIXES.get(suffix)
     if found is None:
         raise InvalidRequest(f"the name of {name} does not show its format; add --input parquet, csv, json or lines")
