@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-ROW_CHECKS = "client/smq/producing/encoding/row_checks.py"
 ROW_VALUES = "client/smq/producing/encoding/row_values.py"
 CONVERSION = "client/smq/producing/encoding/value_conversion.py"
 TEST_RULE = "tests/property/test_send_and_write.py::test_both_store_the_very_value_or_both_refuse_it"
@@ -17,16 +16,16 @@ MUTATIONS = (
     Mutation(
         "take_an_integer_of_any_size",
         "The compiled check takes no integer that its column cannot hold.",
-        ROW_CHECKS,
-        "type({name}) is int and {low} <= {name} <= {high}",
-        "type({name}) is int",
+        CONVERSION,
+        "type(VALUE) is int and {low} <= VALUE <= {high}",
+        "type(VALUE) is int",
         (f"{TEST_VALUES}::test_a_message_with_a_value_that_does_not_fit_is_refused",),
     ),
     Mutation(
         "take_a_time_of_any_zone_as_it_is",
         "A time without a zone is no time in UTC.",
-        ROW_CHECKS,
-        "is datetime and {name}.tzinfo is UTC",
+        CONVERSION,
+        "is datetime and VALUE.tzinfo is UTC",
         "is datetime",
         (TEST_RULE,),
     ),

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import InexactValue
-from smq.producing.encoding.value_conversion import converter_of_column
+from smq.producing.encoding.value_conversion import converter
 
 
 def is_pandas_frame(data: object) -> bool:
@@ -37,7 +37,7 @@ def map_columns(frame: Any, types: Mapping[str, pa.DataType]) -> dict[str, pa.Ar
 
 
 def _column(series: Any, name: str, type_: pa.DataType) -> pa.Array:
-    convert = converter_of_column(pa.field(name, type_))
+    convert = converter(type_)
     values: list[object] = []
     for row, value in enumerate(series):
         try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import InexactValue, kind_of
 from smq.producing.encoding.row_checks import Row, compile_row_conversion
-from smq.producing.encoding.value_conversion import converter_of_column, is_micros, width
+from smq.producing.encoding.value_conversion import is_micros, width
 
 _EPOCH = {"time": datetime(1970, 1, 1), "zoned time": datetime(1970, 1, 1, tzinfo=UTC)}
 _MICROS = pa.duration("us")
@@ -40,9 +40,8 @@ class RowConverter:
         self._names = schema.names
         self._known = frozenset(schema.names)
         self._dropped = frozenset(dropped)
-        conversions = [converter_of_column(field) for field in schema]
         fixed_bytes = sum(width(field.type) for field in schema)
-        self.convert = compile_row_conversion(list(schema), conversions, self._values, fixed_bytes)
+        self.convert = compile_row_conversion(list(schema), self._values, fixed_bytes)
         """Returns the row of a message and its size in bytes. Raises InexactValue with the column."""
 
     def _values(self, value: object) -> Row:

@@ -1,7 +1,8 @@
 """Conversions of single values, by the same rules as columns of tables.
 
-What is not of the plain Python type of its column goes through Arrow and
-:func:`smq.producing.encoding.exact_cast.exact_cast`, so that both ways have one rule.
+A rule for each kind of type says which values certainly fit as they are, and converts the others. What is not of the
+plain Python type of its column goes through Arrow and :func:`smq.producing.encoding.exact_cast.exact_cast`, so that
+values and columns have one rule.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import struct
 from collections.abc import Callable
 from datetime import MAXYEAR, UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,37 +35,25 @@ _TIMES = ("time", "zoned time", "time of day")
 _NUMBERS = "biuf"
 
 
-def converter_of_column(field: pa.Field) -> Convert:
-    """The conversion of a column's values, of None only where it may not be null. Its errors name the column."""
-    convert = converter(field.type)
+# With ``c = value * _SINGLE_SPLIT``, ``c - (c - value)`` is the value rounded to the 24 bits of a float32.
+_SINGLE_SPLIT = float((1 << 29) + 1)
+# What the text of rules names; for decimals the smallest step of each scale.
+NAMES: dict[str, Any] = {"date": date, "datetime": datetime, "time": time, "UTC": UTC, "Decimal": Decimal}
+NAMES |= {f"unit{scale}": Decimal((0, (1,), -scale)) for scale in range(77)}
 
-    def convert_column(value: object) -> object:
-        try:
-            if value is None:
-                raise InexactValue("it may not be null")
-            return convert(value)
-        except InexactValue as problem:
-            raise InexactValue(problem.reason, problem.row, field.name) from None
 
-    return convert_column
+class Rule(NamedTuple):
+    """How values of one type that are not null are stored."""
+
+    certain_fit: str | None
+    """A cheap condition, as Python text with VALUE for the value. Under it a value is stored as it is."""
+    convert: Convert
+    """Converts all other values."""
 
 
 def is_micros(type_: pa.DataType) -> bool:
     """Whether a type of times has Python's own unit."""
     return bool(type_.unit == "us")
-
-
-def integer_range(type_: pa.DataType) -> tuple[int, int]:
-    """The lowest and the highest value of a type of integers."""
-    bits = type_.bit_width
-    if pa.types.is_unsigned_integer(type_):
-        return 0, (1 << bits) - 1
-    return -(1 << bits - 1), (1 << bits - 1) - 1
-
-
-def decimal_unit(type_: pa.DataType) -> Decimal:
-    """The smallest step of a type of decimals."""
-    return Decimal((0, (1,), -type_.scale))
 
 
 def width(type_: pa.DataType) -> int:
@@ -88,34 +79,51 @@ def size(value: object) -> int:
     return 0
 
 
+@cache
 def converter(target: pa.DataType) -> Convert:
     """The conversion of values that are not null."""
+    rule = rule_of(target)
+    if rule.certain_fit is None:
+        return rule.convert
+    fits = rule.certain_fit.replace("VALUE", "value")
+    found: Convert = eval(f"lambda value: value if {fits} else convert(value)", NAMES | {"convert": rule.convert})
+    return found
+
+
+def rule_of(target: pa.DataType) -> Rule:
+    """The rule of values of a type."""
+
+    def by_arrow(value: object) -> object:
+        return _by_arrow(value, target)
+
     match kind_of(target):
+        case "bool":
+            return Rule("type(VALUE) is bool", by_arrow)
         case "integer":
             return _integer(target)
+        case "float" if target == pa.float64():
+            return _float64(target)
         case "float":
-            return _float64(target) if target == pa.float64() else _float32(target)
+            return _float32(target)
+        case "decimal":
+            return _decimal(target)
         case "text":
-            return _text(target)
+            return Rule("type(VALUE) is str and VALUE.isascii()", _text(target))
         case "bytes":
-            return _bytes(target)
+            return Rule("type(VALUE) is bytes", _bytes(target))
+        case "date":
+            return Rule("type(VALUE) is date", by_arrow)
         case "zoned time" | "time" | "time of day" if not is_micros(target):
-            return time_in_units(target, _by_arrow)
+            return Rule(None, time_in_units(target, _by_arrow))
         case "zoned time":
             return _zoned_time(target)
         case "time":
-            return _naive_time(target)
+            return Rule("type(VALUE) is datetime and VALUE.tzinfo is None", by_arrow)
         case "time of day":
-            return _time_of_day(target)
-        case "decimal":
-            return _decimal(target)
+            return Rule("type(VALUE) is time and VALUE.tzinfo is None", by_arrow)
         case "list" | "struct" | "map":
-            return nested_conversion(target, converter, _by_arrow)
-        case "bool":
-            return _plain(target, bool)
-        case "date":
-            return _plain(target, date)
-    return lambda value: _by_arrow(value, target)
+            return Rule(None, nested_conversion(target, converter, _by_arrow))
+    return Rule(None, by_arrow)
 
 
 def _by_arrow(value: object, target: pa.DataType) -> object:
@@ -169,33 +177,30 @@ def _unknown(value: object, target: pa.DataType) -> InexactValue:
     return InexactValue(f"{show(value)} ({type(value).__name__}) does not fit {target}")
 
 
-def _plain(target: pa.DataType, type_: type) -> Convert:
-    return lambda value: value if type(value) is type_ else _by_arrow(value, target)
-
-
-def _integer(target: pa.DataType) -> Convert:
-    low, high = integer_range(target)
+def _integer(target: pa.DataType) -> Rule:
+    bits = target.bit_width
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    if pa.types.is_unsigned_integer(target):
+        low, high = 0, (1 << bits) - 1
 
     def convert(value: object) -> object:
         if type(value) is int:
-            if low <= value <= high:
-                return value
             raise InexactValue(f"{show(value)} does not fit {target}: it is not in {low} to {high}")
         return _by_arrow(value, target)
 
-    return convert
+    return Rule(f"type(VALUE) is int and {low} <= VALUE <= {high}", convert)
 
 
-def _float64(target: pa.DataType) -> Convert:
+def _float64(target: pa.DataType) -> Rule:
     def convert(value: object) -> object:
-        if type(value) is float:
-            return value
         return _integer_as_float(value, target) if type(value) is int else _by_arrow(value, target)
 
-    return convert
+    return Rule("type(VALUE) is float", convert)
 
 
-def _float32(target: pa.DataType) -> Convert:
+def _float32(target: pa.DataType) -> Rule:
+    # Not for the smallest ones, which have fewer bits. The largest one is a little above the bound.
+    in_range = "(1.2e-38 < VALUE < 3.4e38 or -3.4e38 < VALUE < -1.2e-38 or VALUE == 0.0)"
     single = struct.Struct("f")
 
     def convert(value: object) -> object:
@@ -210,7 +215,8 @@ def _float32(target: pa.DataType) -> Convert:
             pass
         raise InexactValue(does_not_fit(show(value), pa.float64(), target))
 
-    return convert
+    is_single = f"(c := VALUE * {_SINGLE_SPLIT!r}) - (c - VALUE) == VALUE"
+    return Rule(f"type(VALUE) is float and {in_range} and {is_single}", convert)
 
 
 def _integer_as_float(value: int, target: pa.DataType) -> float:
@@ -224,26 +230,20 @@ def _text(target: pa.DataType) -> Convert:
     def convert(value: object) -> object:
         if type(value) is not str:
             return _by_arrow(value, target)
-        if not value.isascii():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                raise InexactValue(f"{show(value)} does not fit {target}: it is not valid Unicode") from None
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InexactValue(f"{show(value)} does not fit {target}: it is not valid Unicode") from None
         return value
 
     return convert
 
 
 def _bytes(target: pa.DataType) -> Convert:
-    def convert(value: object) -> object:
-        if type(value) is bytes:
-            return value
-        return bytes(value) if isinstance(value, bytearray | memoryview) else _by_arrow(value, target)
-
-    return convert
+    return lambda value: bytes(value) if isinstance(value, bytearray | memoryview) else _by_arrow(value, target)
 
 
-def _zoned_time(target: pa.DataType) -> Convert:
+def _zoned_time(target: pa.DataType) -> Rule:
     def convert(value: object) -> object:
         if type(value) is not datetime or value.utcoffset() is None:
             return _by_arrow(value, target)
@@ -255,19 +255,12 @@ def _zoned_time(target: pa.DataType) -> Convert:
             require_python_time(value, pa.array([found], target))
         return found
 
-    return convert
+    in_all_zones = f" and 1 < VALUE.year < {MAXYEAR}" if target.tz != "UTC" else ""
+    return Rule(f"type(VALUE) is datetime and VALUE.tzinfo is UTC{in_all_zones}", convert)
 
 
-def _naive_time(target: pa.DataType) -> Convert:
-    return lambda value: value if type(value) is datetime and value.tzinfo is None else _by_arrow(value, target)
-
-
-def _time_of_day(target: pa.DataType) -> Convert:
-    return lambda value: value if type(value) is time and value.tzinfo is None else _by_arrow(value, target)
-
-
-def _decimal(target: pa.DataType) -> Convert:
-    unit = decimal_unit(target)
+def _decimal(target: pa.DataType) -> Rule:
+    unit = f"unit{target.scale}"
     exact = Context(prec=target.precision, traps=[Inexact, InvalidOperation])
 
     def convert(value: object) -> object:
@@ -275,9 +268,10 @@ def _decimal(target: pa.DataType) -> Convert:
             value = Decimal(value)  # Arrow infers no type for integers of more than 63 bits
         if type(value) is Decimal and value.is_finite():
             try:
-                return value.quantize(unit, None, exact)
+                return value.quantize(NAMES[unit], None, exact)
             except (Inexact, InvalidOperation):
                 pass
         return _by_arrow(value, target)
 
-    return convert
+    in_range = f"VALUE.adjusted() < {target.precision - target.scale}"
+    return Rule(f"type(VALUE) is Decimal and VALUE.same_quantum({unit}) and {in_range}", convert)
