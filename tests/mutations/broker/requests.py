@@ -10,6 +10,7 @@ CHECK_SEAL = "self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, host
 TEST_FOLLOWER = "tests/unit/broker/replication/test_follower_lane.py"
 TEST_FLUSHER = "tests/unit/broker/segments/test_flusher.py"
 TEST_RELAY = "tests/unit/broker/streams/test_relay_targets.py"
+TEST_RELAYED = "tests/unit/broker/streams/test_relay.py"
 TEST_HEALTH = "tests/unit/broker/runtime/test_health_server.py"
 LEADER_HTTP = "operator/smq_operator/runtime/http_server.py"
 TEST_LEADER_HTTP = "tests/unit/operator/runtime/test_http_server.py"
@@ -198,6 +199,14 @@ MUTATIONS = (
         "found.setdefault(broker.address, set()).add(broker.incarnation)",
         "found[broker.address] = {broker.incarnation}",
         (f"{TEST_RELAY}::test_a_new_process_at_the_address_of_a_former_one_is_a_target",),
+    ),
+    Mutation(
+        "relay_on_half_a_connection",
+        "If one end of a relayed connection closes, the other one is closed too.",
+        "broker/smq_broker/streams/relay.py",
+        "return_when=asyncio.FIRST_COMPLETED",
+        "return_when=asyncio.ALL_COMPLETED",
+        (f"{TEST_RELAYED}::test_the_end_of_one_side_ends_the_other",),
     ),
     Mutation(
         "report_a_failure_of_the_filer_for_ever",
