@@ -182,8 +182,8 @@ class Model:
         for decision in self.leader.decisions:
             self.record.events.append(self._event(decision))
         self.leader.decisions.clear()
-        for hot in self.leader.load.hot_partitions.values():
-            self.record.hot.setdefault(hot.partition, self.now // SECOND)
+        for partition in self.leader.load.hot_partitions.values():
+            self.record.hot.setdefault(partition, self.now // SECOND)
 
     def _event(self, decision: Decision) -> Event:
         ranges = [self._ranges[n] for n in decision.segments if n in self._ranges]

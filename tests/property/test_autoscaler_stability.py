@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from smq_core.model.entities import SECOND, Durability, Phase, Segment, TopicSpec
 from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
-from smq_core.scaling.autoscaler import Autoscaler, HotPartition, Merge, Split, pressure
+from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.scaling.autoscaler import Autoscaler, pressure
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters, TrafficRates
 from smq_core.scaling.split_points import even_split_points, per_partition, split_points_by_load
 
@@ -57,20 +58,19 @@ class SimulatedRing:
             report = TrafficCounters(total, total * 10, total // 100, tuple(int(s) for s in slices))
             assert self.loads[segment.name].observe(self.now, report)
         for change in self.scaler.changes(self.spec, self.segments, self.loads, self.now):
-            if not isinstance(change, HotPartition):
-                self.changes.append((self.now, change))
+            self.changes.append((self.now, change))
             self._carry_out(change)
         assert covers_exactly((s.range for s in self.segments), KeyRange(0, self.spec.partitions))
         assert len(self.segments) <= self.spec.max_segments
 
-    def _carry_out(self, change: object) -> None:
+    def _carry_out(self, change: SegmentChange) -> None:
         by_name = {s.name: s for s in self.segments}
-        if isinstance(change, Split):
-            old = by_name[change.segment]
+        if change.action is Action.SPLIT:
+            old = by_name[change.segments[0]]
             self.segments.remove(old)
             for part in old.range.split_at(change.boundaries):
                 self._open(part)
-        elif isinstance(change, Merge):
+        elif change.action is Action.MERGE:
             olds = [by_name[name] for name in change.segments]
             for old in olds:
                 self.segments.remove(old)
@@ -125,17 +125,15 @@ def test_a_hot_partition_is_said_and_left() -> None:
     load = [0.0] * 1024
     load[700] = 5000.0
     ring = SimulatedRing(SPEC)
-    said: list[HotPartition] = []
+    said: set[int] = set()
     for _ in range(120):
         ring.second(load)
-        said += [
-            c for c in ring.scaler.changes(SPEC, ring.segments, ring.loads, ring.now) if isinstance(c, HotPartition)
-        ]
-    assert said and {c.partition for c in said} == {700}
+        said |= set(ring.scaler.hot_partitions.values())
+    assert said == {700}
     before = len(ring.changes)
     for _ in range(600):
         ring.second(load)
-    assert all(not isinstance(c, Split) for _, c in ring.changes[before:])
+    assert all(c.action is not Action.SPLIT for _, c in ring.changes[before:])
 
 
 def test_raising_the_minimum_splits_at_once() -> None:
@@ -143,7 +141,7 @@ def test_raising_the_minimum_splits_at_once() -> None:
     ring.spec = replace(SPEC, min_segments=8)
     ring.scaler.changes(ring.spec, ring.segments, ring.loads, 0)
     change = ring.scaler.changes(ring.spec, ring.segments, ring.loads, 0)
-    assert len(change) == 1 and isinstance(change[0], Split) and len(change[0].boundaries) == 7
+    assert len(change) == 1 and change[0].action is Action.SPLIT and len(change[0].boundaries) == 7
 
 
 def test_a_ramp_is_met_before_the_line() -> None:

@@ -21,16 +21,21 @@ from smq_core.model.entities import (
     TopicSchema,
     TopicSpec,
 )
-from smq_core.model.keyspace import KeyRange, merge_ranges, split_evenly
+from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor
 from smq_core.model.schema_evolution import newest_schema, summary
+from smq_core.model.segment_changes import Action, SegmentChange
 from smq_core.reconcile.schema_rollout import is_under_way, segments_to_seal
-from smq_core.scaling.autoscaler import Change, HotPartition, Merge, Roll, Split
 from smq_core.scaling.placement import BrokerView, Placer
-from smq_core.scaling.rebalancing import Move
 
 # At most this part (one in four) of a topic's segments moves away from a draining broker at a time.
 DRAIN_SHARE = 4
+_REASONS = {
+    Action.SPLIT: Reason.SPLIT,
+    Action.MERGE: Reason.MERGE,
+    Action.MOVE: Reason.REBALANCE,
+    Action.ROLL: Reason.ROLL,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,54 +50,22 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class ManualRequest:
-    """A manual request: ``split`` (at boundaries, or in the middle), ``merge``, ``move`` or ``roll``."""
-
-    action: str
-    segments: tuple[str, ...]
-    boundaries: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class RequestOutcome:
     """The requests that no plan carries out: those that wait, and those that became impossible, with the reason."""
 
-    waiting: list[ManualRequest]
-    rejected: dict[ManualRequest, str]
-
-
-def validate_request(layout: Layout, request: ManualRequest) -> None:
-    """Raises ValueError, with a message for the user, if the request cannot be carried out."""
-    if request.action not in ("split", "merge", "move", "roll"):
-        raise ValueError(f"unknown action {request.action!r}: use split, merge, move or roll")
-    segments = []
-    for i, name in enumerate(request.segments):
-        if name in request.segments[:i]:
-            raise ValueError(f"{name} is named twice")
-        if name not in layout:
-            raise ValueError(f"the topic has no open segment {name!r}: see `smq segment list`")
-        segments.append(layout.segment(name))
-        if segments[-1].successors or segments[-1].phase is not Phase.OPEN:
-            raise ValueError(f"{name} is {segments[-1].phase.value}: only open segments can change")
-    if request.action == "merge":
-        if len(segments) < 2:
-            raise ValueError("a merge needs two or more neighbouring segments")
-        merge_ranges(s.range for s in segments)
-    elif len(segments) != 1:
-        raise ValueError(f"{request.action} takes exactly one segment")
-    if request.action == "split":
-        _parts(segments[0].range, request.boundaries)
+    waiting: list[SegmentChange]
+    rejected: dict[SegmentChange, str]
 
 
 def plan_seals(
     spec: TopicSpec,
     layout: Layout,
     brokers: Mapping[str, BrokerView],
-    requests: Sequence[ManualRequest],
+    requests: Sequence[SegmentChange],
     *,
     refused: Iterable[tuple[str, str]] = (),
     cooling_down: Collection[str] = (),
-    changes: Sequence[Change | Move | Roll] = (),
+    changes: Sequence[SegmentChange] = (),
     schemas: Sequence[TopicSchema] = (),
     sealed: Collection[str] = (),
     now: Micros,
@@ -116,7 +89,8 @@ def plan_seals(
     waiting, rejected = planning_pass.plan_requests(requests)
     planning_pass.plan_schema_change(schemas, sealed, available)
     planning_pass.plan_replica_restores(available)
-    planning_pass.change(changes)
+    for change in changes:
+        planning_pass.plan_change(change, _REASONS[change.action])
     plans = planning_pass.plans
     decisions = [
         Decision(now, layout.topic, plan.reason.value.lower(), plan.segments, plan.because)
@@ -159,36 +133,33 @@ class _PlanningPass:
             if self._seal([segment], [segment.range], reason, because) and is_limited:
                 moving += 1
 
-    def plan_requests(self, requests: Sequence[ManualRequest]) -> tuple[list[ManualRequest], dict[ManualRequest, str]]:
+    def plan_requests(self, requests: Sequence[SegmentChange]) -> tuple[list[SegmentChange], dict[SegmentChange, str]]:
         """Plans manual requests. Returns those that have to wait, and those that are no longer possible."""
         waiting, rejected = [], {}
         for request in requests:
             try:
-                validate_request(self._layout, request)
+                request.validate(self._layout)
             except ValueError as error:
                 if not self._is_already_done(request):
                     rejected[request] = str(error)
                 continue
-            requested = [self._free[name] for name in request.segments if name in self._free]
-            parts = _requested_parts(requested, request) if len(requested) == len(request.segments) else []
-            because, away = f"manual {request.action}", request.action == "move"
-            if not parts or not self._seal(requested, parts, Reason.MANUAL, because, away=away):
+            if not self.plan_change(request, Reason.MANUAL):
                 waiting.append(request)
         return waiting, rejected
 
-    def _is_already_done(self, request: ManualRequest) -> bool:
+    def _is_already_done(self, request: SegmentChange) -> bool:
         """True if the layout has carried out the request already.
 
         Any seal rolls a segment, and moves it as well as possible. A split or a merge may have happened for another
         reason, or by a PUT of the layout that was applied although its answer was lost.
         """
-        if request.action in ("roll", "move"):
+        if request.action in (Action.ROLL, Action.MOVE):
             return True
         requested_segments = [self._layout.segment(name) for name in request.segments if name in self._layout]
         successor_sets = {s.successors for s in requested_segments}
         if len(requested_segments) < len(request.segments) or len(successor_sets) > 1:
             return False
-        return all(len(names) > 1 if request.action == "split" else len(names) == 1 for names in successor_sets)
+        return all(len(names) > 1 if request.action is Action.SPLIT else len(names) == 1 for names in successor_sets)
 
     def plan_schema_change(
         self, schemas: Sequence[TopicSchema], sealed: Collection[str], brokers: Mapping[str, BrokerView]
@@ -214,29 +185,18 @@ class _PlanningPass:
             elif self._spec.durability is Durability.STORED and segment.durability is Durability.REPLICATED:
                 self._seal([segment], [segment.range], Reason.REBALANCE, "the topic's durability is Stored now")
 
-    def change(self, changes: Sequence[Change | Move | Roll]) -> None:
-        """Plans the changes by load and age for segments that no more urgent rule has taken."""
-        for change in changes:
-            match change:
-                case Split(segment=name, boundaries=boundaries, because=because):
-                    old = self._free.get(name)
-                    if old is not None:
-                        self._seal([old], old.range.split_at(boundaries), Reason.SPLIT, because)
-                case Merge(segments=names, because=because):
-                    olds = [self._free[n] for n in names if n in self._free]
-                    if len(olds) == len(names):
-                        self._seal(olds, [merge_ranges(o.range for o in olds)], Reason.MERGE, because)
-                case Move(segment=name, away=away, to=to, because=because):
-                    old = self._free.get(name)
-                    if old is not None:
-                        replicas = tuple(to if r == away else r for r in old.replicas)
-                        self._succeed(old, replicas, Reason.REBALANCE, because)
-                case Roll(segment=name, because=because):
-                    old = self._free.get(name)
-                    if old is not None:
-                        self._seal([old], [old.range], Reason.ROLL, because)
-                case HotPartition():
-                    pass
+    def plan_change(self, change: SegmentChange, reason: Reason) -> bool:
+        """Plans a change, unless a more urgent rule has taken a segment of it. False also if there is no broker."""
+        segments = [self._free[name] for name in change.segments if name in self._free]
+        if len(segments) < len(change.segments):
+            return False
+        if change.replacement is not None:
+            old, new = change.replacement
+            replicas = tuple(new if replica == old else replica for replica in segments[0].replicas)
+            self._succeed(segments[0], replicas, reason, change.because)
+            return True
+        because, away = change.because or f"manual {change.action}", change.action is Action.MOVE
+        return self._seal(segments, change.parts(segments), reason, because, away=away)
 
     def _succeed(self, old: Segment, replicas: tuple[Replica, ...], reason: Reason, because: str) -> None:
         """Plans one successor of the same range on these replicas."""
@@ -327,20 +287,3 @@ def _degraded(spec: TopicSpec, segment: Segment, brokers: Mapping[str, BrokerVie
         return False
     possible = min(spec.replicas, sum(b.accepts_segments for b in brokers.values()))
     return possible >= 2 and len(segment.replicas) < possible
-
-
-def _requested_parts(segments: Sequence[Segment], request: ManualRequest) -> list[KeyRange]:
-    if request.action == "split":
-        return _parts(segments[0].range, request.boundaries)
-    return [merge_ranges(s.range for s in segments)]
-
-
-def _parts(whole: KeyRange, boundaries: Sequence[int]) -> list[KeyRange]:
-    if len(whole) < 2:
-        raise ValueError(f"{whole} is a single partition: it cannot be split")
-    if not boundaries:
-        return split_evenly(whole, 2)
-    at = sorted(set(boundaries))
-    if not all(whole.start < b < whole.stop for b in at):
-        raise ValueError(f"a boundary must lie inside {whole}, between {whole.start + 1} and {whole.stop - 1}")
-    return whole.split_at(at)

@@ -28,9 +28,10 @@ from smq_core.model.entities import (
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import Successor
 from smq_core.model.schema_evolution import evolve, schema_history
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.effects import AppendIndex, Effect, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.open_backoff import OpenBackoff
-from smq_core.reconcile.seal_planner import Decision, ManualRequest, plan_seals, validate_request
+from smq_core.reconcile.seal_planner import Decision, plan_seals
 from smq_core.reconcile.seal_progress import entries_to_index, seal_effects
 from smq_core.reconcile.segment_record import SegmentRecords
 from smq_core.scaling.placement import BrokerView, Placer
@@ -64,7 +65,7 @@ class TopicReconciler:
     layout: Layout | None = None
     etag: str | None = None
     decisions: list[Decision] = field(default_factory=list)
-    requests: list[ManualRequest] = field(default_factory=list)
+    requests: list[SegmentChange] = field(default_factory=list)
     load: TopicLoad = field(default_factory=TopicLoad)
     warm_up_until: Micros = 0
     columns: tuple[Column, ...] | None = None
@@ -76,9 +77,9 @@ class TopicReconciler:
     _layout_read_pending: bool = False
     _read_at: Micros = 0
     _layout_put_pending: bool = False
-    rejected: dict[ManualRequest, str] = field(default_factory=dict)
+    rejected: dict[SegmentChange, str] = field(default_factory=dict)
     """The last requests that became impossible, and why."""
-    _requests_in_flight: list[ManualRequest] = field(default_factory=list)
+    _requests_in_flight: list[SegmentChange] = field(default_factory=list)
     """Requests that the layout of the current PUT carries out."""
     _layout_in_flight: Layout | None = None
     """The layout of the current PUT."""
@@ -396,7 +397,7 @@ class TopicReconciler:
         record, sealing = self._records.known(segment), self._records.sealing(segment)
         return (record is not None and record.loss_to_accept) or (sealing is not None and sealing.loss_accepted)
 
-    def submit_request(self, request: ManualRequest) -> None:
+    def submit_request(self, request: SegmentChange) -> None:
         """Takes a manual request. Repeating one that is pending changes nothing.
 
         Raises ValueError, with a message for the user, if it is impossible or conflicts with another request.
@@ -405,19 +406,19 @@ class TopicReconciler:
             return
         if self.layout is None:
             raise ValueError(f"topic {self.topic.name} has no segments yet")
-        validate_request(self.layout, request)
+        request.validate(self.layout)
         if self._layout_in_flight is not None:
-            validate_request(self._layout_in_flight, request)
+            request.validate(self._layout_in_flight)
         if any(set(request.segments) & set(other.segments) for other in self.requests):
             raise ValueError(f"another request for {', '.join(request.segments)} is pending already: wait for it")
         self.rejected.pop(request, None)
         self.requests.append(request)
 
-    def is_pending(self, request: ManualRequest) -> bool:
+    def is_pending(self, request: SegmentChange) -> bool:
         """True from the request until the layout carries it out, or it is rejected."""
         return request in self.requests or request in self._requests_in_flight
 
-    def is_requested(self, request: ManualRequest) -> bool:
+    def is_requested(self, request: SegmentChange) -> bool:
         """True while a request of the same action for its first segment is pending."""
         waiting = (r for r in (*self.requests, *self._requests_in_flight) if r.action == request.action)
         return any(request.segments[0] in other.segments for other in waiting)
@@ -454,7 +455,7 @@ class TopicReconciler:
             return ()
         return history if newest is history[-1] else (*history, newest)
 
-    def _reject_request(self, now: Micros, request: ManualRequest, why: str) -> None:
+    def _reject_request(self, now: Micros, request: SegmentChange, why: str) -> None:
         self.rejected[request] = why
         while len(self.rejected) > MAX_REJECTED_REQUESTS:
             del self.rejected[next(iter(self.rejected))]

@@ -13,6 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import SECOND, Micros, Segment, TopicSpec
+from smq_core.model.segment_changes import Action, SegmentChange
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficRates
 from smq_core.scaling.split_points import even_split_points, split_points_by_load
 
@@ -27,39 +28,6 @@ MAX_PARTS = 16
 MERGE_FLOOR = 0.25
 # The quiet time after which segments merge when ``max_segments`` keeps a hot one from being split, if that is sooner.
 CROWDED_MERGE_AFTER: Micros = 30 * SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    segment: str
-    boundaries: tuple[int, ...]
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    segments: tuple[str, ...]
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class HotPartition:
-    """A segment with a single partition is above the threshold and cannot be split."""
-
-    segment: str
-    partition: int
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Roll:
-    """Seal this segment because it is old or large; one successor of the same range."""
-
-    segment: str
-    because: str
-
-
-Change = Split | Merge | HotPartition
 
 
 def pressure(rates: TrafficRates, spec: TopicSpec) -> float:
@@ -82,6 +50,8 @@ class Autoscaler:
 
     above_since: dict[str, Micros] = field(default_factory=dict)
     quiet_since: dict[str, Micros] = field(default_factory=dict)
+    hot_partitions: dict[str, int] = field(default_factory=dict)
+    """The partitions of segments that are above the threshold now and have no other one, so that no split helps."""
 
     def changes(
         self,
@@ -91,7 +61,7 @@ class Autoscaler:
         now: Micros,
         *,
         count: int | None = None,
-    ) -> list[Change]:
+    ) -> list[SegmentChange]:
         """What to change now. ``segments`` are the open ones that no plan changes, in any order.
 
         ``loads`` has only segments of the layout. ``count`` is the number of segments without those that are being
@@ -102,9 +72,9 @@ class Autoscaler:
         count = len(ordered) if count is None else count
         projected = {s.name: _projected_pressure(spec, loads.get(s.name)) for s in ordered}
         changes, crowded = self._splits(spec, ordered, loads, projected, spec.max_segments - count, now)
-        if not any(isinstance(c, Split) for c in changes):
+        if not any(c.action is Action.SPLIT for c in changes):
             changes += self._to_minimum(spec, ordered, loads, spec.min_segments - count)
-        if not any(isinstance(c, Split) for c in changes):
+        if not any(c.action is Action.SPLIT for c in changes):
             wait = min(spec.merge_after, CROWDED_MERGE_AFTER) if crowded else spec.merge_after
             runs = self._quiet_runs(spec, ordered, loads, projected, count - spec.min_segments, now)
             changes += self._merges(runs, wait, crowded, now)
@@ -118,22 +88,23 @@ class Autoscaler:
         projected: Mapping[str, float],
         capacity: int,
         now: Micros,
-    ) -> tuple[list[Change], bool]:
+    ) -> tuple[list[SegmentChange], bool]:
         """Splits the hottest segments first, as far as ``max_segments`` allows. True if it prevented one."""
         crowded = False
+        self.hot_partitions = {}
         due = [s for s in ordered if self._is_due(spec, s.name, projected[s.name], loads, now)]
-        changes: list[Change] = []
+        changes: list[SegmentChange] = []
         for segment in sorted(due, key=lambda s: -projected[s.name]):
             load, level = loads[segment.name], projected[segment.name]
             description = _describe_load(load.fast, spec, f"for {(now - self.above_since[segment.name]) // SECOND} s")
             if len(segment.range) == 1:
-                changes.append(HotPartition(segment.name, segment.range.start, description))
+                self.hot_partitions[segment.name] = segment.range.start
                 continue
             boundaries = split_points_by_load(
                 segment.range, load.shape, level, TARGET_PRESSURE, min(MAX_PARTS, capacity + 1)
             )
             if boundaries:
-                changes.append(Split(segment.name, tuple(boundaries), description))
+                changes.append(SegmentChange(Action.SPLIT, (segment.name,), tuple(boundaries), description))
                 capacity -= len(boundaries)
             else:
                 crowded = True
@@ -154,12 +125,12 @@ class Autoscaler:
 
     def _to_minimum(
         self, spec: TopicSpec, ordered: Sequence[Segment], loads: Mapping[str, MeasuredLoad], missing: int
-    ) -> list[Change]:
+    ) -> list[SegmentChange]:
         """Splits at once if ``segments.min`` was raised, which prepares a topic for an expected flood."""
         if missing <= 0:
             return []
         wide = sorted((s for s in ordered if len(s.range) > 1), key=lambda s: -len(s.range))
-        changes: list[Change] = []
+        changes: list[SegmentChange] = []
         for segment in wide:
             if missing <= 0:
                 break
@@ -167,7 +138,8 @@ class Autoscaler:
             load = loads.get(segment.name)
             shape, level = (load.shape, pressure(load.fast, spec)) if load is not None else ((), 0.0)
             boundaries = even_split_points(segment.range, shape, level, parts)
-            changes.append(Split(segment.name, tuple(boundaries), f"segments.min is {spec.min_segments}"))
+            because = f"segments.min is {spec.min_segments}"
+            changes.append(SegmentChange(Action.SPLIT, (segment.name,), tuple(boundaries), because))
             missing -= len(boundaries)
         return changes
 
@@ -208,18 +180,18 @@ class Autoscaler:
 
     def _merges(
         self, runs: Sequence[tuple[list[Segment], float]], wait: Micros, crowded: bool, now: Micros
-    ) -> list[Change]:
+    ) -> list[SegmentChange]:
         """Merges runs that were quiet for ``wait`` as a whole: one merge of many, not many of two.
 
         With ``crowded``, segments that have waited long enough do not wait for the rest of their run.
         """
-        changes: list[Change] = []
+        changes: list[SegmentChange] = []
         for run, total in runs:
             ready = [now - self.quiet_since[s.name] >= wait for s in run]
             for part in _stretches(run, ready) if crowded or all(ready) else []:
                 if len(part) > 1:
                     because = f"together at {total:.0%} of the target at most, quiet for {wait // SECOND} s"
-                    changes.append(Merge(tuple(s.name for s in part), because))
+                    changes.append(SegmentChange(Action.MERGE, tuple(s.name for s in part), because=because))
         return changes
 
     def _quiet(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from smq_core.model.entities import Replica, Segment
+from smq_core.model.entities import Segment
+from smq_core.model.segment_changes import Action, SegmentChange
 from smq_core.scaling.placement import BrokerView
 
 # The gap between the fullest and the emptiest broker that is worth a seal, in targets: about half a broker's load.
@@ -22,16 +22,6 @@ MAX_RECEIVERS = 4
 
 # A replica: its load, its rank, its segment.
 _ReplicaLoad = tuple[float, int, Segment]
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Seal this segment; its successor has the replica ``to`` instead of ``away``."""
-
-    segment: str
-    away: Replica
-    to: Replica
-    because: str
 
 
 def load_by_broker(segments: Iterable[Segment], pressures: Mapping[str, float]) -> dict[str, float]:
@@ -51,7 +41,7 @@ def plan_moves(
     brokers: Mapping[str, BrokerView],
     movable: Iterable[Segment],
     max_moves: int,
-) -> list[Move]:
+) -> list[SegmentChange]:
     """At most ``max_moves`` moves, each from the broker that is then the fullest to one of the emptiest.
 
     All ``segments`` count as load, but only ``movable`` ones move, each once. A replica moves only if that narrows the
@@ -70,7 +60,7 @@ def plan_moves(
             share = pressures.get(segment.name, 0.0) * (1.0 if rank == 0 else FOLLOWER_WEIGHT)
             replicas_by_broker.setdefault(replica.incarnation, []).append((share, rank, segment))
     min_gap = max(MIN_GAP, MIN_GAP_SHARE * sum(load.values()) / len(load))
-    moves: list[Move] = []
+    moves: list[SegmentChange] = []
     moved: set[str] = set()
     donors = {name for name in replicas_by_broker if name in load}
     receivers = _emptiest(load)
@@ -86,7 +76,8 @@ def plan_moves(
                 share, rank, segment = best
                 hot, idle = brokers[fullest].replica, brokers[receiver].replica
                 because = f"broker {hot.broker} carries {load[fullest]:.1f} targets, {idle.broker} {load[receiver]:.1f}"
-                moves.append(Move(segment.name, segment.replicas[rank], idle, because))
+                replacement = segment.replicas[rank], idle
+                moves.append(SegmentChange(Action.MOVE, (segment.name,), because=because, replacement=replacement))
                 moved.add(segment.name)
                 load[fullest] -= share
                 load[receiver] += share

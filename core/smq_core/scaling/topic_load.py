@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import SECOND, Layout, Micros, Phase, Segment, TopicSpec
-from smq_core.scaling.autoscaler import Autoscaler, Change, HotPartition, Roll, Split, sustained_pressure
+from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.scaling.autoscaler import Autoscaler, sustained_pressure
 from smq_core.scaling.placement import BrokerView
-from smq_core.scaling.rebalancing import Move, plan_moves
+from smq_core.scaling.rebalancing import plan_moves
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters, slow_window
 
 MOVE_INTERVAL: Micros = 10 * SECOND
@@ -29,11 +30,10 @@ class TopicLoad:
 
     segments: dict[str, MeasuredLoad] = field(default_factory=dict)
     totals: dict[str, TrafficCounters] = field(default_factory=dict)
-    hot_partitions: dict[str, HotPartition] = field(default_factory=dict)
     invalid_reports: dict[str, str] = field(default_factory=dict)
     """By segment, why its last report was invalid and therefore ignored."""
     paused: bool = False
-    withheld_changes: tuple[Change, ...] = ()
+    withheld_changes: tuple[SegmentChange, ...] = ()
     """Splits and merges that a pause prevents."""
     changed_at: Micros = 0
     """When a report last showed new messages."""
@@ -41,6 +41,11 @@ class TopicLoad:
     _slow_window: Micros | None = None
     _moved_at: Micros = 0
     _checked_at: Micros = -MOVE_CHECK_INTERVAL
+
+    @property
+    def hot_partitions(self) -> Mapping[str, int]:
+        """The partitions that are above the threshold and cannot be split, by segment."""
+        return self._scaler.hot_partitions
 
     def observe(self, segment: str, counters: TrafficCounters, now: Micros) -> bool:
         """Takes a primary's report. False, and ignored, if it is invalid (see ``invalid_reports``) or out of date."""
@@ -57,7 +62,7 @@ class TopicLoad:
 
     def changes(
         self, spec: TopicSpec, layout: Layout, brokers: Mapping[str, BrokerView], now: Micros
-    ) -> list[Change | Move | Roll]:
+    ) -> list[SegmentChange]:
         """What to change now. Only open segments on healthy brokers, without a planned change, are considered."""
         self._slow_window = slow_window(spec.merge_after)
         self._inherit_load(layout)
@@ -78,13 +83,12 @@ class TopicLoad:
         staying = [s for s in layout.segments if not s.successors]
         # Also during a pause, so that the scaler's memory is up to date when the pause ends.
         proposed = self._scaler.changes(spec, healthy, self.segments, now, count=len(staying))
-        self.hot_partitions = {c.segment: c for c in proposed if isinstance(c, HotPartition)}
-        found: list[Change | Move | Roll] = []
+        found: list[SegmentChange] = []
         if self.paused:
-            self.withheld_changes = tuple(c for c in proposed if not isinstance(c, HotPartition))
+            self.withheld_changes = tuple(proposed)
         else:
             found += proposed
-            if not any(isinstance(c, Split) for c in proposed):
+            if not any(c.action is Action.SPLIT for c in proposed):
                 found += self._moves(spec, staying, healthy, brokers, now)
         return found + self._rolls(spec, healthy, now)
 
@@ -104,7 +108,7 @@ class TopicLoad:
         healthy: list[Segment],
         brokers: Mapping[str, BrokerView],
         now: Micros,
-    ) -> list[Move]:
+    ) -> list[SegmentChange]:
         """Moves a share of the segments at a time, and only those that have not moved for a while."""
         if now - self._checked_at < MOVE_CHECK_INTERVAL or now - self._moved_at < MOVE_INTERVAL:
             return []
@@ -120,7 +124,7 @@ class TopicLoad:
             self._moved_at = now
         return moves
 
-    def _rolls(self, spec: TopicSpec, segments: list[Segment], now: Micros) -> list[Roll]:
+    def _rolls(self, spec: TopicSpec, segments: list[Segment], now: Micros) -> list[SegmentChange]:
         """Rolls old or large segments, so that quiet topics expire and compact too. Empty ones stay."""
         rolls = []
         for segment in segments:
@@ -128,7 +132,10 @@ class TopicLoad:
             if total is None or not total.messages:
                 continue
             if total.bytes >= spec.roll_bytes:
-                rolls.append(Roll(segment.name, f"{total.bytes / 2**20:,.0f} MiB are in it"))
+                because = f"{total.bytes / 2**20:,.0f} MiB are in it"
             elif now - segment.opened_at >= spec.roll_age:
-                rolls.append(Roll(segment.name, f"it is {(now - segment.opened_at) // SECOND} s old"))
+                because = f"it is {(now - segment.opened_at) // SECOND} s old"
+            else:
+                continue
+            rolls.append(SegmentChange(Action.ROLL, (segment.name,), because=because))
         return rolls

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from smq_core.errors import InvalidRequest, SmqError
 from smq_core.model.entities import Reason
-from smq_core.reconcile.seal_planner import ManualRequest
+from smq_core.model.segment_changes import Action, SegmentChange
 from smq_operator.kube.client.kinds import Resource
 from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -42,7 +42,7 @@ class InvalidAnnotation:
     advice: str
 
 
-AnnotationRequest: TypeAlias = ManualRequest | AcceptLoss | InvalidAnnotation
+AnnotationRequest: TypeAlias = SegmentChange | AcceptLoss | InvalidAnnotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ def parse_annotation(segment: str, key: str, value: str) -> AnnotationRequest:
     """The request of one annotation of this segment."""
     value = value.strip()
     if key == SPLIT and value == "true":
-        return ManualRequest("split", (segment,))
+        return SegmentChange(Action.SPLIT, (segment,))
     if key == SPLIT:
         numbers = [part.strip() for part in value.split(",")]
         if all(number.isascii() and number.isdigit() and len(number) < 10 for number in numbers):
-            return ManualRequest("split", (segment,), tuple(int(number) for number in numbers))
+            return SegmentChange(Action.SPLIT, (segment,), tuple(int(number) for number in numbers))
     elif key == MERGE and value and value not in ("true", segment):
-        return ManualRequest("merge", (segment, *(part.strip() for part in value.split(","))))
+        return SegmentChange(Action.MERGE, (segment, *(part.strip() for part in value.split(","))))
     elif key == MOVE and value == "true":
-        return ManualRequest("move", (segment,))
+        return SegmentChange(Action.MOVE, (segment,))
     elif key == ROLL and value == "true":
-        return ManualRequest("roll", (segment,))
+        return SegmentChange(Action.ROLL, (segment,))
     elif key == ACCEPT_LOSS and value == "true":
         return AcceptLoss(segment)
     if key in HELP:

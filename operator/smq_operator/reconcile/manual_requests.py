@@ -8,7 +8,7 @@ import structlog
 
 from smq_core.errors import InvalidRequest, NoBrokers, Unavailable, UnknownSegment
 from smq_core.model.entities import Phase, Segment
-from smq_core.reconcile.seal_planner import ManualRequest
+from smq_core.model.segment_changes import Action, SegmentChange
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
@@ -25,7 +25,7 @@ class ManualRequests:
         self._topics = topics
         self._queue = queue
 
-    def submit(self, topic: str, request: ManualRequest) -> ManualRequest:
+    def submit(self, topic: str, request: SegmentChange) -> SegmentChange:
         """Submits a split, merge, move or roll, which is carried out as soon as possible.
 
         The names of segments may lack their numbers; returns the request with the full names.
@@ -35,7 +35,7 @@ class ManualRequests:
         if managed.reconciler is None or managed.layout is None:
             raise NoBrokers(f"topic {managed.name} has no segments yet: try again when it is ready")
         names = tuple(found.name if (found := managed.find(name)) is not None else name for name in request.segments)
-        request = ManualRequest(request.action, names, request.boundaries)
+        request = SegmentChange(request.action, names, request.boundaries)
         try:
             managed.reconciler.submit_request(request)
         except ValueError as error:
@@ -68,13 +68,13 @@ class ManualRequests:
                 if common and segment.phase is Phase.OPEN and not segment.successors and managed.reconciler is not None:
                     log.warning("segment.move_requested", topic=managed.name, segment=segment.name)
                     try:
-                        managed.reconciler.submit_request(ManualRequest("move", (segment.name,)))
+                        managed.reconciler.submit_request(SegmentChange(Action.MOVE, (segment.name,)))
                     except ValueError as error:
                         log.info("segment.move_deferred", segment=segment.name, message=str(error))
         self._queue.enqueue()
 
 
-async def wait_until_written(managed: ManagedTopic, request: ManualRequest) -> None:
+async def wait_until_written(managed: ManagedTopic, request: SegmentChange) -> None:
     """Returns when the layout contains the request, so that any later leader carries it out too.
 
     Raises InvalidRequest if it can no longer be done, and Unavailable, with the cause, if it is not written in time.

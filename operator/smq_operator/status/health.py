@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from smq_core.model.entities import Layout, Liveness, Replica, Segment
-from smq_core.scaling.autoscaler import Change, Merge
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.sealing.seal_coordinator import SealBlocked
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -186,7 +186,7 @@ class HealthTracker:
             return NO_ISSUES
         living = [s for s in layout.segments if not s.successors]
         names = {s.name for s in living}
-        hot = ((name, found.partition) for name, found in reconciler.load.hot_partitions.items() if name in names)
+        hot = ((name, partition) for name, partition in reconciler.load.hot_partitions.items() if name in names)
         blocked = ((name, _brokers(layout, name, block.waiting_for)) for name, block in reconciler.blocked.items())
         shown = self._blocked.update(blocked, now)
         unhealthy = [(s.name, r) for s in living for r in s.replicas if r.incarnation not in healthy]
@@ -282,7 +282,6 @@ def _brokers(layout: Layout, name: str, incarnations: tuple[str, ...]) -> tuple[
     return tuple(r.broker for r in layout.segment(name).replicas if r.incarnation in incarnations)
 
 
-def _describe(change: Change) -> str:
+def _describe(change: SegmentChange) -> str:
     """The change without rates and boundaries, which differ from check to check."""
-    segments = ", ".join(change.segments) if isinstance(change, Merge) else change.segment
-    return f"a {type(change).__name__.lower()} of {segments}"
+    return f"a {change.action} of {', '.join(change.segments)}"

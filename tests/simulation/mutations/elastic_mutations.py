@@ -7,6 +7,7 @@ from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.model.entities import Liveness, SealOutcome
+from smq_core.model.segment_changes import Action, SegmentChange
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile import retention, seal_planner
 from smq_core.reconcile.retention import plan_retention
@@ -16,7 +17,6 @@ from smq_core.scaling import autoscaler, broker_fleet, topic_load
 from smq_core.scaling.autoscaler import Autoscaler
 from smq_core.scaling.broker_fleet import DesiredBrokers, FleetPolicy, FleetScaler
 from smq_core.scaling.placement import BrokerView
-from smq_core.scaling.rebalancing import Move
 from smq_core.scaling.segment_load import MeasuredLoad
 from smq_core.scaling.topic_load import TopicLoad
 from smq_operator.cleanup import retention as retain
@@ -200,7 +200,8 @@ def move_to_and_fro(patch: Patch) -> None:
             held = {r.incarnation for r in segment.replicas}
             for name, broker in brokers.items():
                 if broker.accepts_segments and name not in held:
-                    return [Move(segment.name, segment.replicas[-1], broker.replica, "it could")]
+                    replacement = segment.replicas[-1], broker.replica
+                    return [SegmentChange(Action.MOVE, (segment.name,), because="it could", replacement=replacement)]
         return []
 
     patch.setattr(topic_load, "plan_moves", plan_moves)

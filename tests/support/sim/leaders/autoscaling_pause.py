@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from smq_core.invariants import Violation
 from smq_core.model.entities import Layout
-from smq_core.reconcile.seal_planner import Decision, ManualRequest
+from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.seal_planner import Decision
 from support.sim.engine.world import SECOND, Process
 from support.sim.filer.chunk_chain import LAYOUT
 
@@ -63,7 +64,7 @@ class AutoscalingPauseScenario:
         if requested is not None and faults.none:
             self.history.world.after(SOON, lambda: self._must_be_done(*requested))
 
-    def _must_be_done(self, request: ManualRequest, leader: SimulatedLeader) -> None:
+    def _must_be_done(self, request: SegmentChange, leader: SimulatedLeader) -> None:
         """Checks that the request was carried out.
 
         A request may fail if the leader is killed first or rejects it; its sender then gets an error.

@@ -9,8 +9,8 @@ import pytest
 from smq_core.model.entities import Durability, Layout, Liveness, Reason, Replica, TopicSpec
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import SealPlan, Successor, create, plan
-from smq_core.reconcile.seal_planner import ManualRequest, RequestOutcome, plan_seals, validate_request
-from smq_core.scaling.autoscaler import Merge, Roll, Split
+from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.reconcile.seal_planner import RequestOutcome, plan_seals
 from smq_core.scaling.placement import BrokerView
 
 R = [Replica(f"b{i}", f"i{i}", f"h:{i}") for i in range(5)]
@@ -147,11 +147,11 @@ def test_a_segment_that_is_being_sealed_is_left_alone():
 @pytest.mark.parametrize(
     ("request_", "ranges"),
     [
-        (ManualRequest("split", ("t-0-8-0",)), [KeyRange(0, 4), KeyRange(4, 8)]),
-        (ManualRequest("split", ("t-0-8-0",), (2, 3)), [KeyRange(0, 2), KeyRange(2, 3), KeyRange(3, 8)]),
-        (ManualRequest("merge", ("t-8-16-1", "t-0-8-0")), [KeyRange(0, 16)]),
-        (ManualRequest("roll", ("t-0-8-0",)), [KeyRange(0, 8)]),
-        (ManualRequest("move", ("t-0-8-0",)), [KeyRange(0, 8)]),
+        (SegmentChange(Action.SPLIT, ("t-0-8-0",)), [KeyRange(0, 4), KeyRange(4, 8)]),
+        (SegmentChange(Action.SPLIT, ("t-0-8-0",), (2, 3)), [KeyRange(0, 2), KeyRange(2, 3), KeyRange(3, 8)]),
+        (SegmentChange(Action.MERGE, ("t-8-16-1", "t-0-8-0")), [KeyRange(0, 16)]),
+        (SegmentChange(Action.ROLL, ("t-0-8-0",)), [KeyRange(0, 8)]),
+        (SegmentChange(Action.MOVE, ("t-0-8-0",)), [KeyRange(0, 8)]),
     ],
 )
 def test_manual_requests_are_planned(request_, ranges):
@@ -164,18 +164,18 @@ def test_manual_requests_are_planned(request_, ranges):
 
 def test_a_request_waits_for_what_is_more_urgent():
     it = layout(2)
-    request = ManualRequest("split", ("t-0-8-0",))
+    request = SegmentChange(Action.SPLIT, ("t-0-8-0",))
     made, _, followed = plan_seals(SPEC, it, brokers(4, i0="gone"), [request], now=9)
     assert followed.waiting == [request] and all(p.reason is Reason.FAILOVER for p in made)
 
 
 def test_a_request_waits_for_brokers():
-    request = ManualRequest("roll", ("t-0-16-0",))
+    request = SegmentChange(Action.ROLL, ("t-0-16-0",))
     assert plan_seals(SPEC, layout(), {}, [request], now=9)[2].waiting == [request]
 
 
 def test_a_request_that_makes_no_sense_any_more_is_given_up_with_the_reason():
-    request = ManualRequest("split", ("t-0-16-7",))
+    request = SegmentChange(Action.SPLIT, ("t-0-16-7",))
     made, _, followed = plan_seals(SPEC, layout(), brokers(), [request], now=9)
     assert not made and not followed.waiting
     assert "no open segment 't-0-16-7'" in followed.rejected[request]
@@ -186,51 +186,54 @@ def sealing(parts: int = 1) -> Layout:
     return plan(layout(), [SealPlan(("t-0-16-0",), Reason.FAILOVER, new)], now=1, writer="w")
 
 
-@pytest.mark.parametrize("action", ["roll", "move"])
+@pytest.mark.parametrize("action", [Action.ROLL, Action.MOVE])
 def test_whatever_seals_a_segment_rolls_and_moves_it(action):
-    made, _, followed = plan_seals(SPEC, sealing(), brokers(), [ManualRequest(action, ("t-0-16-0",))], now=9)
+    made, _, followed = plan_seals(SPEC, sealing(), brokers(), [SegmentChange(action, ("t-0-16-0",))], now=9)
     assert not made and followed == RequestOutcome([], {})
 
 
 def test_a_split_that_another_change_came_before_is_given_up_and_one_that_was_made_is_not():
-    request = ManualRequest("split", ("t-0-16-0",))
+    request = SegmentChange(Action.SPLIT, ("t-0-16-0",))
     other = plan_seals(SPEC, sealing(), brokers(), [request], now=9)[2]
     assert "only open segments can change" in other.rejected[request]
     assert plan_seals(SPEC, sealing(parts=2), brokers(), [request], now=9)[2] == RequestOutcome([], {})
 
 
 def test_two_requests_for_one_segment_are_done_one_after_the_other():
-    first, second = ManualRequest("roll", ("t-0-16-0",)), ManualRequest("split", ("t-0-16-0",))
+    first, second = SegmentChange(Action.ROLL, ("t-0-16-0",)), SegmentChange(Action.SPLIT, ("t-0-16-0",))
     made, _, followed = plan_seals(SPEC, layout(), brokers(), [first, second], now=9)
     assert len(made) == 1 and followed.waiting == [second]
 
 
 def test_what_load_and_age_require_comes_last():
     it = layout(4)
-    changes = [Split("t-0-4-0", (2,), "hot"), Roll("t-4-8-1", "old"), Merge(("t-8-12-2", "t-12-16-3"), "quiet")]
-    made = plans(it, brokers(), changes=changes, requests=[ManualRequest("roll", ("t-0-4-0",))])
+    changes = [
+        SegmentChange(Action.SPLIT, ("t-0-4-0",), (2,), "hot"),
+        SegmentChange(Action.ROLL, ("t-4-8-1",), because="old"),
+        SegmentChange(Action.MERGE, ("t-8-12-2", "t-12-16-3"), because="quiet"),
+    ]
+    made = plans(it, brokers(), changes=changes, requests=[SegmentChange(Action.ROLL, ("t-0-4-0",))])
     assert [p.reason for p in made] == [Reason.MANUAL, Reason.ROLL, Reason.MERGE]
 
 
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (ManualRequest("fold", ("t-0-8-0",)), "use split, merge, move or roll"),
-        (ManualRequest("split", ("t-0-8-9",)), "no open segment 't-0-8-9'"),
-        (ManualRequest("split", ("t-0-8-0", "t-8-16-1")), "exactly one"),
-        (ManualRequest("merge", ("t-0-8-0",)), "two or more"),
-        (ManualRequest("split", ("t-0-8-0",), (8,)), "between 1 and 7"),
-        (ManualRequest("split", ("t-0-8-0",), (0,)), "between 1 and 7"),
+        (SegmentChange(Action.SPLIT, ("t-0-8-9",)), "no open segment 't-0-8-9'"),
+        (SegmentChange(Action.SPLIT, ("t-0-8-0", "t-8-16-1")), "exactly one"),
+        (SegmentChange(Action.MERGE, ("t-0-8-0",)), "two or more"),
+        (SegmentChange(Action.SPLIT, ("t-0-8-0",), (8,)), "between 1 and 7"),
+        (SegmentChange(Action.SPLIT, ("t-0-8-0",), (0,)), "between 1 and 7"),
     ],
 )
 def test_a_request_that_cannot_be_carried_out_says_why(request_, words):
     with pytest.raises(ValueError, match=words):
-        validate_request(layout(2), request_)
+        request_.validate(layout(2))
 
 
 def test_segments_that_are_not_neighbours_cannot_be_merged():
     with pytest.raises(ValueError, match="adjacent"):
-        validate_request(layout(4), ManualRequest("merge", ("t-0-4-0", "t-8-12-2")))
+        SegmentChange(Action.MERGE, ("t-0-4-0", "t-8-12-2")).validate(layout(4))
 
 
 def test_only_open_segments_change():
@@ -242,4 +245,4 @@ def test_only_open_segments_change():
     )
     for name in ("t-0-16-0", "t-0-16-1"):
         with pytest.raises(ValueError, match="only open segments"):
-            validate_request(it, ManualRequest("roll", (name,)))
+            SegmentChange(Action.ROLL, (name,)).validate(it)

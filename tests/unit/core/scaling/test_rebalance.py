@@ -19,10 +19,10 @@ def segment(number: int, *brokers: str) -> Segment:
 
 def moves(
     segments: list[Segment], pressures: dict[str, float], brokers: list[BrokerView], most: int = 8
-) -> list[tuple[str, str, str]]:
+) -> list[tuple[str, ...]]:
     by_name = {b.replica.incarnation: b for b in brokers}
     found = plan_moves(segments, pressures, by_name, segments, most)
-    return [(m.segment, m.away.broker, m.to.broker) for m in found]
+    return [(m.segments[0], *(replica.broker for replica in m.replacement or ())) for m in found]
 
 
 def test_a_follower_counts_half() -> None:
