@@ -98,18 +98,18 @@ def leaders_requests(topics: int) -> Counter[str]:
 def merge_requests(chunks: int) -> Counter[str]:
     """The requests that merge one sealed segment of ``chunks`` small chunks, by method of the store.
 
-    Also those that read the next manifest, and delete the former one.
+    Also those that read the next file list, and delete the former one.
     """
 
     async def run() -> Counter[str]:
         store = CountingStore()
         topic = make_small_chunks(store.store, chunks=chunks)
         leader = MergingLeader(store, topic)
-        leader.read_manifests()
+        leader.read_file_lists()
         store.calls.clear()
         while leader.merger.waiting(leader.managed):
             await leader.merge()
-        leader.read_manifests()
+        leader.read_file_lists()
         merging = Counter(store.calls)
         for sign in (1, -1):  # without what the collection needs anyway
             store.calls.clear()

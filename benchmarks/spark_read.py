@@ -52,7 +52,7 @@ class Way:
 
 
 def fill(cluster: BenchmarkCluster, rows: int) -> str:
-    """A topic of ``rows`` events whose times go evenly through one day, in sealed segments with manifests."""
+    """A topic of ``rows`` events whose times go evenly through one day, in sealed segments with file lists."""
     topic = cluster.topic(SEGMENTS)
     step = DAY / rows
     with cluster.client.producer(topic, timeout=600) as producer:
@@ -75,7 +75,7 @@ def fill(cluster: BenchmarkCluster, rows: int) -> str:
     wait_for("sealed segments", sealed, 120)
     opened = open_topic(topic, leader=cluster.leader)
     # The leader names them a moment later; without them the chains are walked.
-    wait_for("segment manifests", lambda: all(it.manifest for it in load_state(opened.location).index.entries), 120)
+    wait_for("file lists", lambda: all(it.file_list for it in load_state(opened.location).index.entries), 120)
     return topic
 
 

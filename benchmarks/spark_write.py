@@ -202,9 +202,9 @@ def compaction(spark: SparkSession, cluster: BenchmarkCluster, given: argparse.N
     location = open_topic(topic, leader=cluster.leader).location
 
     def entries() -> dict[str, bool]:
-        return {it.name: bool(it.manifest) for it in load_state(location).index.entries}
+        return {it.name: bool(it.file_list) for it in load_state(location).index.entries}
 
-    wait_for("segment manifests", lambda: all(entries().get(name) for name in filled), 300)
+    wait_for("file lists", lambda: all(entries().get(name) for name in filled), 300)
 
     def read() -> float:
         began = time.monotonic()

@@ -74,6 +74,7 @@ RETIRED_PHRASES = {
     "by hand": "manual",
     "in vain": "failed",
     "lets go": "releases",
+    "segment manifest": "file list",
     "stood still": "pause detected",
 }
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import CollectorRegistry
 
+from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
@@ -23,7 +24,6 @@ from smq_broker.journal.segment_journal import JournalMeter
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.leader_client.session import LeaderSession
-from smq_broker.manifests.writer import ManifestWriter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.trimmer import MemoryTrimmer
 from smq_broker.recovery.metrics import RecoveredCollector
@@ -63,8 +63,8 @@ from smq_storage.process import allocator
 EXIT_USAGE = 2
 EXIT_STORE = 3
 FINAL_REPLIES_SECONDS = 0.3
-# How long the end of the process waits for manifests; the leader builds those that are not written by then.
-FINAL_MANIFESTS_SECONDS = 1.0
+# How long the end of the process waits for file lists; the leader builds those that are not written by then.
+FINAL_FILE_LISTS_SECONDS = 1.0
 PUT_TIMEOUT_SECONDS = 10.0
 MAX_PROBE_BACKOFF_SECONDS = 5.0
 
@@ -112,8 +112,8 @@ class Broker:
         collectors.register(SegmentCollector(registry, memory))
         collectors.register(journal_metrics)
         collectors.register(RecoveredCollector(recovered))
-        manifests = ManifestWriter(store, broker_metrics, threads)
-        sealer = SegmentSealer(registry, store, broker_metrics, threads, manifests)
+        file_lists = FileListWriter(store, broker_metrics, threads)
+        sealer = SegmentSealer(registry, store, broker_metrics, threads, file_lists)
         flusher = Flusher(registry.all, memory, broker_metrics, threads, on_chunk_taken=sealer.follow_seal)
         pauses = PauseCounter()
         watcher = SealWatcher(
@@ -167,7 +167,7 @@ class Broker:
             self._stop.is_set,
         )
         preload_arrow()
-        manifests.start()
+        file_lists.start()
         flusher.start()
         watcher.start()
         recovered.start(threads)
@@ -208,7 +208,7 @@ class Broker:
         ).run()
         # The streams still send the last acks and outcomes.
         time.sleep(FINAL_REPLIES_SECONDS)
-        manifests.wait_until_idle(FINAL_MANIFESTS_SECONDS)
+        file_lists.wait_until_idle(FINAL_FILE_LISTS_SECONDS)
         return 1 if failure else 0
 
     def _open_journal(

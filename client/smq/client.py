@@ -442,7 +442,7 @@ class Client:
         CorruptDocument.
         """
         from smq.data_files import DataFile, DataFiles
-        from smq_storage.tables.topic_file_list import list_files
+        from smq_storage.tables.listed_files import list_files
 
         with self._view(topic) as view:
             store, uid = view.store(), view.snapshot.topic.uid

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 from smq_core.errors import InvalidRequest
 from smq_storage.catalog import paths
 from smq_storage.chunks.python_times import time_of_micros
-from smq_storage.tables.topic_file_list import CHUNK, COMPACTED, UPLOAD, ListedFile
+from smq_storage.tables.listed_files import CHUNK, COMPACTED, UPLOAD, ListedFile
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

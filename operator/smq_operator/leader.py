@@ -21,13 +21,13 @@ from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.compaction.small_file_merger import SmallFileMerger
+from smq_operator.file_lists.namer import FileListNamer
+from smq_operator.file_lists.topic_file_lists import CHECK_AGAIN_AFTER_US
 from smq_operator.groups.group_changes import GroupChanges
 from smq_operator.groups.group_coordinator import GroupCoordinator
 from smq_operator.groups.group_lags import GroupLags
 from smq_operator.groups.group_losses import GroupLosses
 from smq_operator.groups.segment_reach import SegmentReach
-from smq_operator.manifests.namer import ManifestNamer
-from smq_operator.manifests.topic_manifests import CHECK_AGAIN_AFTER_US
 from smq_operator.platform_port import Platform
 from smq_operator.publishing.completer import PublishCompleter
 from smq_operator.publishing.kept_files import has_unfinished_publish, unfinished_uploads
@@ -51,7 +51,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_operator.status.health import WARM_UP_US as HEALTH_WARM_UP_US
 from smq_operator.status.health import HealthMonitor
-from smq_storage.compaction.manifest_switch import plan_small_files
+from smq_storage.compaction.file_list_switch import plan_small_files
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoreSettings
 
@@ -80,7 +80,7 @@ class Leader:
     topic_deletions: TopicDeletionManager
     filer_clock: FilerClock
     garbage_collector: GarbageCollector
-    manifests: ManifestNamer
+    file_lists: FileListNamer
     merger: SmallFileMerger
     publishes: PublishCompleter
     health: HealthMonitor
@@ -103,7 +103,7 @@ def build_leader(
     merge: MergeSettings,
     warm_up_us: int = WARM_UP_US,
     health_warm_up_us: int = HEALTH_WARM_UP_US,
-    check_manifests_after_us: int = CHECK_AGAIN_AFTER_US,
+    check_file_lists_after_us: int = CHECK_AGAIN_AFTER_US,
     effect_runner: type[EffectRunner] = EffectRunner,
 ) -> Leader:
     """``owner`` returns the platform's name for its topics; ``writer_id`` names this leader in seal chunks.
@@ -172,16 +172,16 @@ def build_leader(
         [unfinished_uploads],
         has_unfinished_publish,
     )
-    manifests = ManifestNamer(
+    file_lists = FileListNamer(
         topics,
         store,
         tasks,
         clock,
         retry_policy,
-        check_manifests_after_us,
-        lambda manifest: bool(plan_small_files(manifest, merge.policy)),
+        check_file_lists_after_us,
+        lambda file_list: bool(plan_small_files(file_list, merge.policy)),
     )
-    merger = SmallFileMerger(topics, manifests, store, tasks, clock, retry_policy, merge)
+    merger = SmallFileMerger(topics, file_lists, store, tasks, clock, retry_policy, merge)
     publishes = PublishCompleter(topics, store, tasks, clock, retry_policy)
     health = HealthMonitor(topics, registry, clock, health_warm_up_us, lambda: filer_clock.problem, tasks.problems)
     liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
@@ -256,7 +256,7 @@ def build_leader(
         topic_deletions,
         filer_clock,
         garbage_collector,
-        manifests,
+        file_lists,
         merger,
         publishes,
         health,

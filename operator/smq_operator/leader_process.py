@@ -169,7 +169,7 @@ async def run_leader(
         leader.loop,
         leader.filer_clock,
         leader.garbage_collector,
-        leader.manifests,
+        leader.file_lists,
         leader.merger,
         leader.group_lags,
         tasks,
@@ -228,7 +228,7 @@ def supervise_leader(leader: Leader, more: Mapping[str, BackgroundTask] | None =
     tasks.supervise("groups", leader.groups.run)
     tasks.supervise("group_lags", leader.group_lags.run)
     tasks.supervise("garbage-collection", leader.garbage_collector.run)
-    tasks.supervise("manifests", leader.manifests.run)
+    tasks.supervise("file-lists", leader.file_lists.run)
     tasks.supervise("small-files", leader.merger.run)
     tasks.supervise("atomic-publishes", leader.publishes.run)
     tasks.supervise("topic-deletions", leader.topic_deletions.run)

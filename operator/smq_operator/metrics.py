@@ -13,8 +13,8 @@ from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.compaction.small_file_merger import SmallFileMerger
+from smq_operator.file_lists.namer import FileListNamer
 from smq_operator.groups.group_lags import GroupLags
-from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -32,7 +32,7 @@ class _LeaderMetrics(PrometheusCollector):
         loop: LeaderLoop,
         filer_clock: FilerClock,
         garbage_collector: GarbageCollector,
-        manifests: ManifestNamer,
+        file_lists: FileListNamer,
         merger: SmallFileMerger,
         group_lags: GroupLags,
         tasks: TaskRunner,
@@ -44,7 +44,7 @@ class _LeaderMetrics(PrometheusCollector):
         self._loop = loop
         self._filer_clock = filer_clock
         self._garbage_collector = garbage_collector
-        self._manifests = manifests
+        self._file_lists = file_lists
         self._merger = merger
         self._group_lags = group_lags
         self._tasks = tasks
@@ -65,7 +65,7 @@ class _LeaderMetrics(PrometheusCollector):
         yield brokers
         yield from self._segments()
         yield from self._cleanup()
-        yield from self._named_manifests()
+        yield from self._named_file_lists()
         yield from self._merged_files()
         yield from self._groups()
         failures = CounterMetricFamily(
@@ -119,7 +119,7 @@ class _LeaderMetrics(PrometheusCollector):
             publishes.add_metric([name], len(committed))
             publish_age.add_metric([name], (self._now() - min(committed)) / 1e6 if committed else 0)
         files = CounterMetricFamily("smq_leader_deleted_files", "Files deleted, by what they were.", labels=["kind"])
-        for kind in ("removed", "deleted_topic", "superseded", "orphan", "manifest", "upload"):
+        for kind in ("removed", "deleted_topic", "superseded", "orphan", "file_list", "upload"):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
         yield from (removed, size, retained, publishes, publish_age, pins, pin_age, files, failures)
@@ -130,19 +130,19 @@ class _LeaderMetrics(PrometheusCollector):
                 value=self._filer_clock.skew_us / 1e6,
             )
 
-    def _named_manifests(self) -> Iterator[Metric]:
+    def _named_file_lists(self) -> Iterator[Metric]:
         unnamed = GaugeMetricFamily(
-            "smq_topic_segments_without_manifest", "Sealed segments without a manifest.", labels=["topic"]
+            "smq_topic_segments_without_file_list", "Sealed segments without a file list.", labels=["topic"]
         )
         for name, managed in sorted(self._topics.items()):
-            unnamed.add_metric([name], sum(not entry.manifest for entry in managed.sealed.values()))
+            unnamed.add_metric([name], sum(not entry.file_list for entry in managed.sealed.values()))
         named = CounterMetricFamily(
-            "smq_leader_manifests_named", "Segment manifests that were named in an index.", labels=["writer"]
+            "smq_leader_file_lists_named", "File lists that were named in an index.", labels=["writer"]
         )
         for writer in ("broker", "leader"):
-            named.add_metric([writer], self._manifests.named[writer])
+            named.add_metric([writer], self._file_lists.named[writer])
         failures = CounterMetricFamily(
-            "smq_leader_manifest_failures", "Naming that failed.", value=self._manifests.failures
+            "smq_leader_file_list_failures", "Naming that failed.", value=self._file_lists.failures
         )
         yield from (unnamed, named, failures)
 
@@ -226,7 +226,7 @@ class Metrics:
         loop: LeaderLoop,
         filer_clock: FilerClock,
         garbage_collector: GarbageCollector,
-        manifests: ManifestNamer,
+        file_lists: FileListNamer,
         merger: SmallFileMerger,
         group_lags: GroupLags,
         tasks: TaskRunner,
@@ -241,7 +241,7 @@ class Metrics:
                 loop,
                 filer_clock,
                 garbage_collector,
-                manifests,
+                file_lists,
                 merger,
                 group_lags,
                 tasks,

@@ -113,7 +113,7 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         bytes=segment.bytes,
         lost=loss_to_pb(segment.lost),
         schema_version=segment.schema_version,
-        manifest=segment.manifest,
+        file_list=segment.file_list,
     )
 
 
@@ -133,7 +133,7 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         bytes=message.bytes,
         lost=loss_from_pb(message.lost) if message.HasField("lost") else None,
         schema_version=message.schema_version,
-        manifest=message.manifest,
+        file_list=message.file_list,
     )
 
 

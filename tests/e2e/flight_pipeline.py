@@ -233,10 +233,10 @@ def check_compaction(
         current = read_current_topic(store, name)
         assert current is not None
 
-        def manifests() -> int:
-            return sum(bool(entry.manifest) for entry in sealed_index.read(store, name, current.uid))
+        def file_lists() -> int:
+            return sum(bool(entry.file_list) for entry in sealed_index.read(store, name, current.uid))
 
-        eventually(lambda: manifests() == 2, what="the sealed segments have manifests", pause=0.2)
+        eventually(lambda: file_lists() == 2, what="the sealed segments have file lists", pause=0.2)
         publisher.send(100)
         first = read(release, topic, publisher.sent)
         said = run(names)

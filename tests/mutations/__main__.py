@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import addresses, concurrency, input_bounds, spark, storage, store_settings
-from .broker import manifests, quiet_segments, replication, requests, segments, shared_streams
+from .broker import file_lists, quiet_segments, replication, requests, segments, shared_streams
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
 from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
 from .mutation import Mutation
@@ -31,7 +31,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "quiet_segments": quiet_segments.MUTATIONS,
     "operator": reconciliation.MUTATIONS,
     "releases": releases.MUTATIONS,
-    "manifests": manifests.MUTATIONS,
+    "file_lists": file_lists.MUTATIONS,
     "small_files": small_files.MUTATIONS,
     "superseded_chunks": superseded_chunks.MUTATIONS,
     "references": references.MUTATIONS,

@@ -15,11 +15,11 @@ TEST_CODEC = "tests/unit/storage/test_parquet_codec.py"
 INDEX = "storage/smq_storage/catalog/sealed_index.py"
 TEST_INDEX = "tests/unit/storage/test_sealed_index.py"
 TEST_DOCUMENTS = "tests/unit/storage/test_json_documents.py"
-MANIFEST = "core/smq_core/manifests/segment_manifest.py"
-TEST_MANIFEST = "tests/unit/core/manifests/test_segment_manifest.py"
-BOUNDS = "core/smq_core/manifests/key_bounds.py"
-MANIFESTS = "storage/smq_storage/tables/manifests.py"
-TEST_MANIFESTS = "tests/unit/storage/tables/test_manifests.py"
+FILE_LIST = "core/smq_core/file_lists/file_list.py"
+TEST_FILE_LIST = "tests/unit/core/file_lists/test_file_list.py"
+BOUNDS = "core/smq_core/file_lists/key_bounds.py"
+FILE_LISTS = "storage/smq_storage/tables/file_lists.py"
+TEST_FILE_LISTS = "tests/unit/storage/tables/test_file_lists.py"
 STATISTICS = "storage/smq_storage/tables/file_statistics.py"
 TEST_STATISTICS = "tests/unit/storage/tables/test_file_statistics.py"
 RANGES = "storage/smq_storage/tables/range_reader.py"
@@ -235,41 +235,41 @@ MUTATIONS = (
         '    except ObjectExists:\n        return\n    return\n    raise StoreUnsupported(f"{store} let a create-only',
         ("tests/unit/storage/test_store_probe.py::test_an_unfit_store_is_refused_with_what_it_did_and_what_to_do",),
     ),
-    # ---- segment manifests and reads of a range
+    # ---- file lists and reads of a range
     Mutation(
-        "name_a_manifest_whatever_is_named",
-        "Only the manifest that the writer expects is replaced, so that two compactions do not undo each other.",
+        "name_a_file_list_whatever_is_named",
+        "Only the file list that the writer expects is replaced, so that two compactions do not undo each other.",
         INDEX,
-        "swap is None or entry.manifest != swap[0]",
+        "swap is None or entry.file_list != swap[0]",
         "swap is None",
-        (f"{TEST_INDEX}::test_only_the_expected_manifest_is_replaced",),
+        (f"{TEST_INDEX}::test_only_the_expected_file_list_is_replaced",),
     ),
     Mutation(
-        "replace_a_manifest_of_other_files",
-        "A manifest that is already there counts as written only if it lists the same files.",
-        MANIFESTS,
-        "return _identities(found) == _identities(manifest)",
+        "replace_a_file_list_of_other_files",
+        "A file list that is already there counts as written only if it lists the same files.",
+        FILE_LISTS,
+        "return _identities(found) == _identities(file_list)",
         "return True",
-        (f"{TEST_MANIFESTS}::test_a_manifest_of_other_files_is_not_replaced",),
+        (f"{TEST_FILE_LISTS}::test_a_file_list_of_other_files_is_not_replaced",),
     ),
     Mutation(
-        "accept_a_manifest_with_a_gap",
-        "The files of a manifest have every offset once.",
-        MANIFEST,
+        "accept_a_file_list_with_a_gap",
+        "The files in a file list have every offset once.",
+        FILE_LIST,
         "if file.first != at or file.rows <= 0:",
         "if file.rows <= 0:",
         (
-            f"{TEST_MANIFEST}::test_files_with_a_gap_or_an_overlap_are_refused",
-            f"{TEST_MANIFESTS}::test_a_damaged_manifest_is_refused_by_its_name",
+            f"{TEST_FILE_LIST}::test_files_with_a_gap_or_an_overlap_are_refused",
+            f"{TEST_FILE_LISTS}::test_a_damaged_file_list_is_refused_by_its_name",
         ),
     ),
     Mutation(
         "skip_a_file_of_unknown_age",
         "A file without append times may have messages of any time.",
-        MANIFEST,
+        FILE_LIST,
         "if file.appended_max is None or file.appended_max >= since)",
         "if file.appended_max is not None and file.appended_max >= since)",
-        (f"{TEST_MANIFEST}::test_a_file_of_unknown_age_is_not_skipped",),
+        (f"{TEST_FILE_LIST}::test_a_file_of_unknown_age_is_not_skipped",),
     ),
     Mutation(
         "cut_the_largest_key_without_rounding",
@@ -277,7 +277,7 @@ MUTATIONS = (
         BOUNDS,
         "return kept[:-1] + bytes([kept[-1] + 1]) if kept else None",
         "return kept if kept else None",
-        (f"{TEST_MANIFEST}::test_long_maxima_are_rounded_up_or_unknown",),
+        (f"{TEST_FILE_LIST}::test_long_maxima_are_rounded_up_or_unknown",),
     ),
     Mutation(
         "take_the_bounds_of_the_first_row_group",
@@ -289,7 +289,7 @@ MUTATIONS = (
     ),
     Mutation(
         "read_a_file_that_was_altered",
-        "A file with another etag is not the one that the manifest lists.",
+        "A file with another etag is not the one that the file list has.",
         RANGES,
         "if found.etag != file.etag:",
         "if not found.etag:",
@@ -297,7 +297,7 @@ MUTATIONS = (
     ),
     Mutation(
         "read_parts_of_different_files",
-        "All parts of a file come from the object with the etag of the manifest.",
+        "All parts of a file come from the object with the etag of the file list.",
         "storage/smq_storage/object_store/store.py",
         "if etag is not None and found != etag:",
         "if etag is not None and not found:",

@@ -1,4 +1,4 @@
-"""The simulation detects broken rules of scaling, manifests, deletions and uploads. See ``mutation_detection``."""
+"""The simulation detects broken rules of scaling, file lists, deletions and uploads. See ``mutation_detection``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from simulation.mutations import (
     deletion_mutations,
     elastic_mutations,
+    file_list_mutations,
     large_value_mutations,
-    manifest_mutations,
     upload_mutations,
 )
 from simulation.mutations.mutation_detection import Run, check_detected, rules
@@ -18,7 +18,7 @@ from support.sim.histories import elastic, elastic_references
 pytestmark = pytest.mark.simulation
 
 RULES = [
-    *rules(elastic.run, 500, elastic_mutations.MUTATIONS, manifest_mutations.MUTATIONS),
+    *rules(elastic.run, 500, elastic_mutations.MUTATIONS, file_list_mutations.MUTATIONS),
     *rules(deletion_mutations.run, 500, deletion_mutations.MUTATIONS),
     *rules(elastic_references.run, 100, upload_mutations.MUTATIONS, large_value_mutations.COLLECTION),
 ]

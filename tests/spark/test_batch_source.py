@@ -175,7 +175,7 @@ def test_pushed_filters_leave_out_files_and_keep_the_rows(
     write(client, topic, pa.table({"carrier": ["ZZ"] * 20, "delay": pa.array(range(20), pa.int32())}))
     roll(client, topic)
     location = open_topic(topic, leader=cluster.address).location
-    eventually(lambda: all(e.manifest for e in load_state(location).index.entries), what="the manifests")
+    eventually(lambda: all(e.file_list for e in load_state(location).index.entries), what="the file lists")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         small = load(spark, cluster, topic, pushFilters="true", maxPartitionBytes="1")

@@ -41,7 +41,7 @@ def test_a_compacted_topic_is_read_as_before(
     store, name = cluster.store.open(), f"default/{topic}"
     current = read_current_topic(store, name)
     assert current is not None
-    eventually(lambda: any(e.manifest for e in sealed_index.read(store, name, current.uid)), what="a manifest")
+    eventually(lambda: any(e.file_list for e in sealed_index.read(store, name, current.uid)), what="a file list")
     before = consumed(client, topic, ROWS)
     (done,) = compact(s3a, Connection(topic, leader=cluster.address), 32 << 20)
     assert done.switched and done.new_files == 1 < done.merged_files

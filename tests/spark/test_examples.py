@@ -77,7 +77,7 @@ def test_the_driver_of_a_compaction_compacts(
     store, name = cluster.store.open(), f"default/{topic}"
     current = read_current_topic(store, name)
     assert current is not None
-    eventually(lambda: any(e.manifest for e in sealed_index.read(store, name, current.uid)), what="a manifest")
+    eventually(lambda: any(e.file_list for e in sealed_index.read(store, name, current.uid)), what="a file list")
     before = consumed(client, topic, ROWS)
     program, arguments = driver(yaml.safe_load(path.read_text()))
     given = dict(argument.split("=", 1) for argument in arguments)

@@ -26,7 +26,7 @@ from smq_storage.uploads.uploaded_files import StoredUpload, read_upload_footer
 
 # An upload has rows of several segments, so its footer is needed several times within a short time.
 REMEMBERED_UPLOADS = 64
-# Each name is kept in the tail, in the chunk's footer and in the manifest, and takes a request.
+# Each name is kept in the tail, in the chunk's footer and in the file list, and takes a request.
 MAX_LARGE_VALUES_PER_BATCH = 64
 RETRY_SECONDS = 0.2
 # The filer's time is read so often; in between, this process's monotonic clock continues it.

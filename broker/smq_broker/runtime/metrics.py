@@ -25,9 +25,7 @@ class BrokerMetrics:
             registry=registry,
         )
         self.seals = Counter("smq_segments_sealed_total", "Segments that were sealed here.", registry=registry)
-        self.manifests = Counter(
-            "smq_manifests_written_total", "Segment manifests written to the filer.", registry=registry
-        )
+        self.file_lists = Counter("smq_file_lists_written_total", "File lists written to the filer.", registry=registry)
         self.errors = Counter("smq_request_errors_total", "Requests that were refused.", ["code"], registry=registry)
         self.thread_failures = Counter(
             "smq_thread_failures_total",

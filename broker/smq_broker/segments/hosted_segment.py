@@ -9,8 +9,8 @@ from typing import ParamSpec, Protocol
 
 import structlog
 
+from smq_broker.file_lists.recorded_files import FileLimit, RecordedFiles
 from smq_broker.journal.segment_journal import SegmentJournal
-from smq_broker.manifests.recorded_files import FileLimit, RecordedFiles
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
 from smq_broker.rows.payloads import Compactor

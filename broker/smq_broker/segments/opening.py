@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from smq_broker.file_lists.recorded_files import FileLimit
 from smq_broker.journal.folder import JournalFolder
 from smq_broker.journal.segment_journal import SegmentJournal
-from smq_broker.manifests.recorded_files import FileLimit
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter

@@ -1,7 +1,7 @@
 """Seals segments: fences the replica, then executes the pure sealer's operations on the segment's chain.
 
 There is one run per segment, which all requests share. It continues until the seal chunk exists, even if the last
-request was cancelled. The segment's manifest is written after that, and nobody waits for it.
+request was cancelled. The segment's file list is written after that, and nobody waits for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from smq_broker.manifests.writer import ManifestWriter
+from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.rows.payloads import batches_with_append_times
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
@@ -60,13 +60,13 @@ class SegmentSealer:
         store: Store,
         broker_metrics: BrokerMetrics,
         threads: ThreadSupervisor,
-        manifests: ManifestWriter,
+        file_lists: FileListWriter,
     ) -> None:
         self._registry = registry
         self._store = store
         self._metrics = broker_metrics
         self._threads = threads
-        self._manifests = manifests
+        self._file_lists = file_lists
         self._lock = make_lock()
         self._runs: weakref.WeakKeyDictionary[HostedSegment, _SealRun] = weakref.WeakKeyDictionary()
 
@@ -183,15 +183,15 @@ class SegmentSealer:
             if machine.state is not ReplicaState.SEALED:
                 hosted.successors = successors
                 machine.sealed(info.outcome)
-        self._enqueue_manifest(hosted)
+        self._enqueue_file_list(hosted)
         remove_journal(hosted)
 
-    def _enqueue_manifest(self, hosted: HostedSegment) -> None:
-        """Lets the writer write the manifest of a sealed segment, if this process knows all of its files."""
+    def _enqueue_file_list(self, hosted: HostedSegment) -> None:
+        """Lets the writer write the file list of a sealed segment, if this process knows all of its files."""
         outcome = hosted.machine.outcome
-        manifest = hosted.files.take(outcome.end) if outcome is not None else None
-        if manifest is not None and not hosted.deleted:
-            self._manifests.enqueue(hosted.topic, manifest)
+        file_list = hosted.files.take(outcome.end) if outcome is not None else None
+        if file_list is not None and not hosted.deleted:
+            self._file_lists.enqueue(hosted.topic, file_list)
 
     def _run(self, hosted: HostedSegment, run: _SealRun) -> None:
         try:
@@ -210,7 +210,7 @@ class SegmentSealer:
                     hosted.successors = hosted.successors or successors
                     if machine.state is not ReplicaState.SEALED:
                         machine.sealed(outcome)
-                self._enqueue_manifest(hosted)
+                self._enqueue_file_list(hosted)
                 self._metrics.seals.inc()
                 hosted.log.info("seal.completed", end=outcome.end, producers=len(outcome.producers))
                 remove_journal(hosted)  # last, because its disk may not answer

@@ -23,7 +23,7 @@ from smq_core.reading.segment_dag import ReadProgress
 from smq_storage.catalog.paths import first_offset
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP
-from smq_storage.tables.segment_files import StoredSegment, load_manifest
+from smq_storage.tables.segment_files import StoredSegment, load_file_list
 
 # between the filer, which dates files, and the brokers, which date messages
 MAX_CLOCK_SKEW = timedelta(minutes=2)
@@ -117,9 +117,9 @@ class PositionSearch:
 
     def _first_file(self, segment: StoredSegment, at: Micros) -> int:
         """The first offset of a file before which all messages were appended before this time."""
-        manifest = load_manifest(self._view.store(), segment)
-        if manifest is not None:
-            return manifest.first_since(at)
+        file_list = load_file_list(self._view.store(), segment)
+        if file_list is not None:
+            return file_list.first_since(at)
         found = 0
         time = datetime.fromtimestamp(at / 1e6, UTC)
         for listed in ChunkChain(self._view.store(), segment.topic, segment.uid, segment.name).files():

@@ -78,8 +78,8 @@ def _skip_older(
         if found.sealed_at < since:
             reader.advance(name, found.end)
     for name in reader.readable():
-        if name in ends and ends[name].manifest:
-            continue  # the fetcher has the manifest, and skips what is older without a listing
+        if name in ends and ends[name].file_list:
+            continue  # the fetcher has the file list, and skips what is older without a listing
         skip_to = 0
         for listed in _chain(view, name).files():
             first = first_offset(listed.path)

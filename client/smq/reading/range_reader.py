@@ -116,10 +116,10 @@ class RangeReader:
             except DataLost as error:
                 self._on_loss(at, error)
             except CorruptDocument as error:
-                if not at.segment.manifest:
+                if not at.segment.file_list:
                     raise
                 log.warning("%s is read by its chunk chain: %s", at.segment.name, error.message)
-                at.segment, at.unusable_manifest = replace(at.segment, manifest=""), at.segment.manifest
+                at.segment, at.unusable_file_list = replace(at.segment, file_list=""), at.segment.file_list
             except (CorruptChunk, StoreDenied):
                 raise
             except SmqError as error:
@@ -196,7 +196,7 @@ class RangeReader:
         segment, upload = at.segment, error.path
         self._refresh(at)
         if at.position >= at.stop or at.segment != segment:
-            return  # it was skipped, or another manifest names other files
+            return  # it was skipped, or another file list names other files
         if not self._skips:
             raise error
         self._skip(at, error, error.stop if upload and error.stop is not None else at.stop)
@@ -215,8 +215,8 @@ class RangeReader:
         entry = next((it for it in files.index.entries if it.name == name), None)
         if entry is not None:
             found = StoredSegment.of(topic, self._location.uid, entry)
-            if found.manifest == at.unusable_manifest:
-                found = replace(found, manifest="")
+            if found.file_list == at.unusable_file_list:
+                found = replace(found, file_list="")
             at.segment, at.replicas = found, ()
             if at.position >= entry.end:
                 lost = entry.lost
@@ -267,7 +267,7 @@ class _Progress:
     tail_first: bool = False
     turn: int = 0
     last_error: SmqError | None = None
-    unusable_manifest: str | None = field(default=None)
+    unusable_file_list: str | None = field(default=None)
 
     def failure(self, seconds: float) -> Unavailable:
         where = "in its files, nor at a replica" if self.replicas else "in its files"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class CompactedRows:
     """All rows of the file ``name`` below ``_compacted/<segment>/``, with this size and etag.
 
-    The bounds are those of the file's entry in the manifest. They are here so that the chunk chain alone says all that
-    the manifest says.
+    The bounds are those of the file's entry in the file list. They are here so that the chunk chain alone says all that
+    the file list says.
     """
 
     name: str

@@ -209,9 +209,9 @@ def range_of(segment: str) -> KeyRange:
 class SealedSegment:
     """One entry of the index of sealed segments, for a segment that left the layout.
 
-    ``lost`` are the acked messages that it has lost, or may have lost. ``manifest`` is the
-    file name of its segment manifest; empty while none is named, so that readers walk its chunk chain. ``superseded``
-    says since when the chunks that a compaction merged are not needed any more; it may be of a former manifest.
+    ``lost`` are the acked messages that it has lost, or may have lost. ``file_list`` is the
+    name of its file list; empty while none is named, so that readers walk its chunk chain. ``superseded``
+    says since when the chunks that a compaction merged are not needed any more; it may be of a former file list.
     """
 
     name: str
@@ -228,7 +228,7 @@ class SealedSegment:
     bytes: int = 0
     lost: Loss | None = None
     schema_version: int = 0
-    manifest: str = ""
+    file_list: str = ""
     superseded: SupersededChunks | None = None
     brokers: tuple[str, ...] = ()
     """The names of those that held it. Nobody else knows of messages that were acked beyond its end."""
@@ -239,7 +239,7 @@ class RemovedSegment:
     """A segment that retention removed from the index. ``files`` is true until its files are deleted.
 
     ``removed_at`` is by the leader's clock, ``filer_removed_at`` by the filer's; None if an older version removed it.
-    ``manifest`` is the file name of its manifest, as its entry had it.
+    ``file_list`` is the name of its file list, as its entry had it.
     ``unread`` has the groups that had not read it to its end, ``{group: next offset}``. They learn from it what they
     lost.
     """
@@ -251,7 +251,7 @@ class RemovedSegment:
     bytes: int = 0
     files: bool = True
     unread: Mapping[str, int] = field(default_factory=dict)
-    manifest: str = ""
+    file_list: str = ""
     filer_removed_at: Micros | None = None
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SupersededChunks:
-    """The chunks of a segment that the segment manifest ``manifest`` does not use.
+    """The chunks of a segment that the file list ``file_list`` does not use.
 
-    ``since`` is when a leader found that manifest in the index, by its clock, ``filer_since`` the same moment by the
-    filer's, in microseconds. So whoever reads the index after that plans from this manifest or a later one.
+    ``since`` is when a leader found that file list in the index, by its clock, ``filer_since`` the same moment by the
+    filer's, in microseconds. So whoever reads the index after that plans from this file list or a later one.
     ``deleted``: no such chunk is left.
     """
 
-    manifest: str
+    file_list: str
     since: int
     filer_since: int
     deleted: bool = False

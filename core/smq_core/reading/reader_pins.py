@@ -66,7 +66,7 @@ class StoredPin:
         """Whether its reader may plan with chunks of this segment that are superseded since then, by the filer's time.
 
         A reader plans from an index that it reads after it has created its pin. So one that created it later plans from
-        the manifest that does not use them.
+        the file list that does not use them.
         """
         return bool(self.problem) or (self.covers(number) and self.created_at <= since + CLOCK_MARGIN)
 

@@ -330,7 +330,7 @@ class GarbageCollector:
         before = _date((await self._filer_clock.read()).earliest - self._settings.orphan_grace_us)
         found = await self._store.run(collect_orphaned_files, topic, before)
         if managed.topic is not None and managed.topic.uid == topic.uid and managed.index_changes == changes:
-            managed.manifests_named(found.named)  # also those of other processes' compactions
+            managed.file_lists_named(found.named)  # also those of other processes' compactions
         for segment, count in found.deleted.items():
             self.files["orphan"] += count
             log.warning(
@@ -340,9 +340,9 @@ class GarbageCollector:
                 files=count,
                 reason="retention removed the segment",
             )
-        if found.manifests:
-            self.files["manifest"] += found.manifests
-            log.info("orphaned_manifests.deleted", topic=topic.name, files=found.manifests)
+        if found.file_lists:
+            self.files["file_list"] += found.file_lists
+            log.info("orphaned_file_lists.deleted", topic=topic.name, files=found.file_lists)
         for name in found.unknown:
             if (topic.uid, name) not in self._reported_folders:
                 self._reported_folders.add((topic.uid, name))

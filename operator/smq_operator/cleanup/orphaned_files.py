@@ -5,7 +5,7 @@ if a listing was too old to contain a file. A listing only finds candidates. Wha
 the index says that retention removed the segment (its number is never used again), and neither the index nor the layout
 contains it. A segment that is about to be opened is in the layout before a broker writes to it, so it is never deleted.
 
-A manifest is orphaned if its segment was removed, or if the index names another one of the same or a later version.
+A file list is orphaned if its segment was removed, or if the index names another one of the same or a later version.
 The version that the index names only rises, so whoever wrote the orphaned one cannot name it any more. One that the
 index may still name is kept, however old it is. One that was replaced is kept while there is a reader's pin: nothing
 says whether the pin's reader read the index before it was replaced.
@@ -30,23 +30,23 @@ from smq_storage.object_store.store import ObjectMissing, Store
 @dataclass(frozen=True, slots=True)
 class OrphanedFiles:
     """``deleted``: the number of files by segment. ``unknown``: folders that are left for a person to check.
-    ``manifests``: the number of manifests that were deleted. ``named``: the manifests that the index names, by segment.
+    ``file_lists``: the number of file lists that were deleted. ``named``: those that the index names, by segment.
     """
 
     deleted: dict[str, int]
     unknown: list[str]
-    manifests: int = 0
+    file_lists: int = 0
     named: Mapping[str, str] = field(default_factory=dict)
 
 
 def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> OrphanedFiles:
-    """Deletes files of removed segments, and manifests that are not named, older than ``before`` in the filer's time.
+    """Deletes files of removed segments, and file lists that are not named, older than ``before`` in the filer's time.
 
     Raises StoreUnavailable.
     """
     names = [name for name in _folders(store, paths.topic_folder(*_at(topic))) if not name.startswith("_")]
     compacted = _folders(store, paths.compacted_folders(*_at(topic)))
-    manifests = [o.path for o in store.list(paths.manifests_folder(*_at(topic)))]
+    file_lists = [o.path for o in store.list(paths.file_lists_folder(*_at(topic)))]
     known = read_consistent(store, topic)  # after the listings
     if known is None:
         return OrphanedFiles({}, [])
@@ -64,22 +64,22 @@ def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> Orph
         count = sum(delete_if_older(store, o.path, before) for folder in folders for o in store.list(folder))
         if count:
             deleted[name] = count
-    orphaned = [path for path in manifests if _is_orphaned_manifest(path, known)]
+    orphaned = [path for path in file_lists if _is_orphaned_file_list(path, known)]
     if orphaned and has_pins(store, topic):
-        orphaned = [path for path in orphaned if is_removed(paths.manifest_segment(path) or "", known.index.removed)]
-    named = {entry.name: entry.manifest for entry in known.index.entries}
+        orphaned = [path for path in orphaned if is_removed(paths.file_list_segment(path) or "", known.index.removed)]
+    named = {entry.name: entry.file_list for entry in known.index.entries}
     return OrphanedFiles(deleted, unknown, sum(delete_if_older(store, path, before) for path in orphaned), named)
 
 
-def _is_orphaned_manifest(path: str, known: ConsistentState) -> bool:
-    """Whether no index can name this manifest any more."""
-    segment, version = paths.manifest_segment(path), paths.manifest_version(path)
+def _is_orphaned_file_list(path: str, known: ConsistentState) -> bool:
+    """Whether no index can name this file list any more."""
+    segment, version = paths.file_list_segment(path), paths.file_list_version(path)
     if segment is None or version is None or segment in known.layout:
         return False
     for entry in known.index.entries:
         if entry.name == segment:
-            named = paths.manifest_version(entry.manifest)
-            return named is not None and version <= named and path.rsplit("/", 1)[-1] != entry.manifest
+            named = paths.file_list_version(entry.file_list)
+            return named is not None and version <= named and path.rsplit("/", 1)[-1] != entry.file_list
     if any(removed.name == segment for removed in known.index.pending_deletion):
         return False  # it says which files are to be deleted
     return is_removed(segment, known.index.removed)

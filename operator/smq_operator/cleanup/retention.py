@@ -11,7 +11,7 @@ noticing:
   long as a reader's pin covers them (``reader_pins.py``).
 * One compare-and-swap removes an entry from the index and records that its files are to be deleted. Before it nothing
   has happened; after it every later leader finds that record.
-* The segment's manifest says which files there are. It is deleted after them, so that the rest is always found. Where
+* The segment's file list says which files there are. It is deleted after them, so that the rest is always found. Where
   the index named none, the chain is walked, and its files are deleted from the end to the beginning. Large values are
   deleted before the chunks that name them.
 * The record is removed when the files are deleted. All of it can be repeated.
@@ -37,7 +37,7 @@ from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from smq_storage.tables.manifests import find_manifest
+from smq_storage.tables.file_lists import find_file_list
 
 log = structlog.get_logger(__name__)
 
@@ -212,37 +212,37 @@ def delete_files(
 
 
 def delete_segment(store: Store, topic: Topic, segment: RemovedSegment | SealedSegment) -> int:
-    """Deletes a segment's large values, its files, the last one first, and its manifest.
+    """Deletes a segment's large values, its files, the last one first, and its file list.
 
-    Returns the number of objects without manifests. Raises StoreUnavailable.
+    Returns the number of objects without file lists. Raises StoreUnavailable.
     """
-    # Manifest or walk find chunks that the listing is too old to contain; the listing finds files that are no chunks.
+    # File list or walk find chunks that the listing is too old to contain; the listing finds files that are no chunks.
     files, large_values = _files_of(store, topic, segment)
     for folder in (paths.segment_folder, paths.compacted_folder):
         files |= {o.path for o in store.list(folder(topic.name, topic.uid, segment.name))}
     for path in (*sorted(large_values), *sorted(files, reverse=True)):
         store.delete(path)
-    for name in {segment.manifest, paths.manifest_name(segment.name, 0)} - {""}:
-        store.delete(paths.manifest(topic.name, topic.uid, name))
+    for name in {segment.file_list, paths.file_list_name(segment.name, 0)} - {""}:
+        store.delete(paths.file_list(topic.name, topic.uid, name))
     return len(files) + len(large_values)
 
 
 def _files_of(store: Store, topic: Topic, segment: RemovedSegment | SealedSegment) -> tuple[set[str], set[str]]:
     """The files in the segment's folder, and the objects with its large values, which no other segment has.
 
-    Both are from its manifest, or from a walk of its chain if it has none.
+    Both are from its file list, or from a walk of its chain if it has none.
     """
     chain = ChunkChain(store, topic.name, topic.uid, segment.name)
-    manifest = find_manifest(store, topic.name, topic.uid, segment.manifest)
-    if manifest is None:
+    file_list = find_file_list(store, topic.name, topic.uid, segment.file_list)
+    if file_list is None:
         found = set[str](), set[str]()
         for info in chain.walk():
             found[0].add(chain.path(info.first))
             found[1].update(paths.large_value(topic.uid, name) for name in info.large_values)
         return found
-    large_values = {paths.large_value(topic.uid, name) for file in manifest.files for name in file.large_values}
+    large_values = {paths.large_value(topic.uid, name) for file in file_list.files for name in file.large_values}
     folder = paths.segment_folder(topic.name, topic.uid, segment.name)
     # Of rows in an upload, which belongs to all segments, the chain has a reference chunk under its own name.
-    chunks = {chain.path(first) for first in (*(file.first for file in manifest.files), segment.end)}
-    chunks |= {file.path for file in manifest.files if file.path.startswith(f"{folder}/")}
+    chunks = {chain.path(first) for first in (*(file.first for file in file_list.files), segment.end)}
+    chunks |= {file.path for file in file_list.files if file.path.startswith(f"{folder}/")}
     return chunks, large_values

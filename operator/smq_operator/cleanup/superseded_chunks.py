@@ -3,7 +3,7 @@
 The index says for each segment since when its chunks are superseded, and whether they are deleted already. So a topic
 without any costs no request, and every later leader goes on where the last one ended:
 
-* A leader that finds a manifest of a later version in the index writes down both clocks' time. It reads the clocks
+* A leader that finds a file list of a later version in the index writes down both clocks' time. It reads the clocks
   after the index. So a reader that plans later than that does not use the superseded chunks.
 * They stay for ``--superseded-files-grace`` after that, by the clock that says less, and while a reader's pin that is
   older than the record is alive.
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
-from smq_core.manifests.superseded_chunks import CleanupStep, next_step
+from smq_core.file_lists.superseded_chunks import CleanupStep, next_step
 from smq_core.model.entities import SECOND, SealedSegment, Topic
 from smq_core.model.superseded_chunks import SupersededChunks
 from smq_operator.cleanup.filer_clock import ClockReading, FilerClock
@@ -61,9 +61,9 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class _Damaged:
-    """A segment that was not as it should be: its manifest then, what was reported, when it is tried again."""
+    """A segment that was not as it should be: its file list then, what was reported, when it is tried again."""
 
-    manifest: str
+    file_list: str
     path: str
     retry_at: int
 
@@ -118,27 +118,27 @@ class SupersededChunksCollector:
         )
         if managed.topic is not None and managed.topic.uid == topic.uid:
             if managed.index_changes == changes:
-                managed.manifests_named({it.name: it.manifest for it in entries})
+                managed.file_lists_named({it.name: it.file_list for it in entries})
             managed.superseded_recorded([*entries, *result.entries])
-        self._report(topic, result, {it.name: it.manifest for it in entries})
+        self._report(topic, result, {it.name: it.file_list for it in entries})
         if result.entries or result.deleted:
             self._next_pass_at[topic.uid] = self._now() + self._settings.retention_interval_us
 
     def _skipped(self, topic: Topic, entries: Iterable[SealedSegment], now: int) -> set[str]:
-        """The segments that are not tried again yet. Forgets those that have another manifest now, or are removed."""
+        """The segments that are not tried again yet. Forgets those that have another file list now, or are removed."""
         damaged = self._damaged.get(topic.uid, {})
-        named = {it.name: it.manifest for it in entries if it.superseded is None or not it.superseded.deleted}
+        named = {it.name: it.file_list for it in entries if it.superseded is None or not it.superseded.deleted}
         for name, found in list(damaged.items()):
-            if named.get(name) != found.manifest:
+            if named.get(name) != found.file_list:
                 self._clear(topic, found)
                 del damaged[name]
         return {name for name, found in damaged.items() if now < found.retry_at}
 
     def _clear(self, topic: Topic, found: _Damaged) -> None:
-        if not _is_manifest(topic, found):
+        if not _is_file_list(topic, found):
             self._problems.readable(found.path)
 
-    def _report(self, topic: Topic, result: PassResult, manifests: dict[str, str]) -> None:
+    def _report(self, topic: Topic, result: PassResult, file_lists: dict[str, str]) -> None:
         damaged = self._damaged.setdefault(topic.uid, {})
         for name, done in result.deleted.items():
             if (found := damaged.pop(name, None)) is not None:
@@ -157,16 +157,16 @@ class SupersededChunksCollector:
             path = error.path or paths.segment_folder(topic.name, topic.uid, name)
             if (found := damaged.get(name)) is not None and found.path != path:
                 self._clear(topic, found)
-            damaged[name] = _Damaged(manifests[name], path, self._now() + RETRY_AFTER_US)
+            damaged[name] = _Damaged(file_lists[name], path, self._now() + RETRY_AFTER_US)
             log.warning("superseded_chunks.kept", topic=topic.name, segment=name, message=error.message)
-            if not _is_manifest(topic, damaged[name]):
+            if not _is_file_list(topic, damaged[name]):
                 message = f"{error.message}. The chunks of {name} that merged files replace stay until it is restored"
                 self._problems.quarantine(path, message, topic.name)
 
 
-def _is_manifest(topic: Topic, found: _Damaged) -> bool:
-    """Whether the segment's manifest is what is wrong. The namer, which reads it regularly, reports it."""
-    return found.path == paths.manifest(topic.name, topic.uid, found.manifest)
+def _is_file_list(topic: Topic, found: _Damaged) -> bool:
+    """Whether the segment's file list is what is wrong. The namer, which reads it regularly, reports it."""
+    return found.path == paths.file_list(topic.name, topic.uid, found.file_list)
 
 
 def steps_of(entries: Iterable[SealedSegment], clocks: ClockReading, grace_us: int | None) -> dict[str, CleanupStep]:
@@ -175,7 +175,7 @@ def steps_of(entries: Iterable[SealedSegment], clocks: ClockReading, grace_us: i
     for entry in entries:
         record = entry.superseded
         age = clocks.age(record.since, record.filer_since) if record is not None else 0
-        step = next_step(entry, paths.manifest_version(entry.manifest) or 0, age, grace_us)
+        step = next_step(entry, paths.file_list_version(entry.file_list) or 0, age, grace_us)
         if step in (CleanupStep.RECORD, CleanupStep.DELETE):
             found[entry.name] = step
     return found
@@ -199,7 +199,7 @@ def run_pass(
     result, records = PassResult(), dict[str, SupersededChunks]()
     for name, step in steps.items():
         if step is CleanupStep.RECORD:
-            records[name] = SupersededChunks(by_name[name].manifest, clocks.leader, clocks.latest_filer)
+            records[name] = SupersededChunks(by_name[name].file_list, clocks.leader, clocks.latest_filer)
     due = [by_name[name] for name, step in steps.items() if step is CleanupStep.DELETE and name not in hosted]
     if due and not is_held(store, topic, retry_policy):
         for entry in _unpinned(store, topic, due, clocks, settings, retry_policy):

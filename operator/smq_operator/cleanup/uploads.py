@@ -4,17 +4,17 @@ They were never published, or retention removed their chunk.
 
 A producer uploads a file first and publishes a reference to it later, so a young file may be about to be published. A
 file older than ``--unreferenced-uploads-grace`` is deleted if no chunk of the topic names it. ``referenced`` alone
-defines what a reference is: ``ChunkInfo.reference`` or ``ChunkInfo.upload``, a manifest's file below ``_uploads/``, or
-the name of a large value in either. What must stay although no chunk names it yet is named by a ``KeptUploads``.
-Brokers publish no upload that is older than half of the grace. So every upload that is published while chunks are read
-here is too young to be deleted.
+defines what a reference is: ``ChunkInfo.reference`` or ``ChunkInfo.upload``, a file below ``_uploads/`` in a file
+list, or the name of a large value in either. What must stay although no chunk names it yet is named by a
+``KeptUploads``. Brokers publish no upload that is older than half of the grace. So every upload that is published while
+chunks are read here is too young to be deleted.
 
 A reference that was acked is in a chunk only after the next flush, and only a replica or a journal has it until then.
 So an upload is deleted only if the primary of every segment in the layout has reported that no unwritten message names
 one of that age (``WrittenUploads``). Nothing is deleted while a segment is being sealed, or while a primary does
 not report.
 
-Chunks are found by a segment's manifest, or by walking its chain from offset 0, never by a listing. A walk takes a GET
+Chunks are found by a segment's file list, or by walking its chain from offset 0, never by a listing. A walk takes a GET
 for each chunk, so all this is done only if there is an old upload. A chunk that cannot be read or that a sealed segment
 lacks stops it, and nothing is deleted.
 
@@ -36,7 +36,7 @@ from smq_operator.cleanup.retention import read_consistent
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
-from smq_storage.tables.manifests import find_manifest
+from smq_storage.tables.file_lists import find_file_list
 
 # Returns the file names below ``_uploads/<topic uid>/`` that must stay although no chunk names them.
 #
@@ -89,8 +89,8 @@ def collect_unreferenced_uploads(
     before = min((before, *(report.before for report in reported)))
     segments = {segment.name: "" for segment in known.layout.segments}
     # A reader may still be reading removed segments.
-    segments |= {segment.name: segment.manifest for segment in known.index.pending_deletion}
-    segments |= {entry.name: entry.manifest for entry in known.index.entries}
+    segments |= {segment.name: segment.file_list for segment in known.index.pending_deletion}
+    segments |= {entry.name: entry.file_list for entry in known.index.entries}
     ends = {name: report.chain_end for name, report in reports.items() if report is not None}
     kept |= referenced(store, topic, segments, sealed={entry.name for entry in known.index.entries}, ends=ends)
     return sum(delete_if_older(store, path, before) for path in old if paths.upload_name(path) not in kept)
@@ -103,7 +103,7 @@ def referenced(
     sealed: Collection[str] = (),
     ends: Mapping[str, int] = MappingProxyType({}),
 ) -> set[str]:
-    """The names of the uploads that these segments refer to. ``segments``: the name of each one's manifest, or "".
+    """The names of the uploads that these segments refer to. ``segments``: the name of each one's file list, or "".
 
     Raises CorruptChunk if the chain of a ``sealed`` segment ends before its seal chunk, or another one before its end
     in ``ends``: the chunks behind the gap may name others.
@@ -111,8 +111,8 @@ def referenced(
     found: set[str] = set()
     uploads = paths.uploads_folder(topic.uid)
     for segment, name in sorted(segments.items()):
-        manifest = find_manifest(store, topic.name, topic.uid, name)
-        if manifest is None:
+        file_list = find_file_list(store, topic.name, topic.uid, name)
+        if file_list is None:
             chain = ChunkChain(store, topic.name, topic.uid, segment)
             end, is_sealed = 0, False
             for info in chain.walk():
@@ -126,6 +126,6 @@ def referenced(
                 path = chain.path(end)
                 raise CorruptChunk(f"{path} is missing, although {segment} goes on: no upload is deleted", path=path)
         else:
-            found |= {paths.upload_name(it.path) for it in manifest.files if it.path.startswith(f"{uploads}/")}
-            found.update(name for it in manifest.files for name in it.large_values)
+            found |= {paths.upload_name(it.path) for it in file_list.files if it.path.startswith(f"{uploads}/")}
+            found.update(name for it in file_list.files for name in it.large_values)
     return found

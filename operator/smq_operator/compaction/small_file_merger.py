@@ -1,7 +1,7 @@
 """Merges the small files of sealed segments in the background, so that a reader of old data needs few requests.
 
-It runs beside the reconcile loop and is level-triggered: the segment manifests say what is to be merged, so no state
-has to survive a leader. Which manifests list small files is known from the namer, which has read them, so a topic
+It runs beside the reconcile loop and is level-triggered: the file lists say what is to be merged, so no state
+has to survive a leader. Which file lists have small files is known from the namer, which has read them, so a topic
 without any costs no request. Everything can be interrupted anywhere. A leader that was replaced without noticing, ``smq
 topic compact`` or the Spark job may merge the same files: one compare-and-swap of the index decides, and what the
 others have written is deleted with the segment.
@@ -23,8 +23,8 @@ import pyarrow as pa
 import structlog
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError
-from smq_core.manifests.compaction_plan import FileRun
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.compaction_plan import FileRun
+from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import SECOND, SealedSegment, Topic
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.clock import Clock
@@ -32,11 +32,11 @@ from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.compaction.manifest_switch import plan_small_files, write_next_manifest
+from smq_storage.compaction.file_list_switch import plan_small_files, write_next_file_list
 from smq_storage.compaction.merging import MergeLimits, merge_run
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from smq_storage.tables.segment_files import StoredSegment, load_manifest
+from smq_storage.tables.segment_files import StoredSegment, load_file_list
 
 log = structlog.get_logger(__name__)
 
@@ -56,10 +56,10 @@ _Damage: TypeAlias = CorruptChunk | CorruptDocument | DataLost
 
 
 class SmallFileSource(Protocol):
-    """Knows which manifests list small files, without another request."""
+    """Knows which file lists have small files, without another request."""
 
     def small_files(self, uid: str) -> Mapping[str, str]:
-        """The manifests that list small files worth merging, by segment of the topic with this uid."""
+        """The file lists with small files worth merging, by segment of the topic with this uid."""
         ...
 
 
@@ -67,7 +67,7 @@ class SmallFileSource(Protocol):
 class _Candidate:
     """A segment with small files. Times are the leader's. ``unreadable`` is the path that is reported, if one is."""
 
-    manifest: str
+    file_list: str
     seen_at: int
     retry_at: int = 0
     failures: int = 0
@@ -123,12 +123,12 @@ class SmallFileMerger:
     # ---- what is to be merged
 
     def _entries(self, managed: ManagedTopic) -> list[SealedSegment]:
-        """The segments whose manifest, as the index names it, lists small files, oldest first."""
+        """The segments whose file list, as the index names it, lists small files, oldest first."""
         if managed.topic is None or managed.deleted:
             return []
         listed = self._source.small_files(managed.topic.uid)
         entries = (managed.sealed.get(name) for name in listed)
-        found = [it for it in entries if it is not None and it.manifest == listed[it.name]]
+        found = [it for it in entries if it is not None and it.file_list == listed[it.name]]
         return sorted(found, key=lambda it: it.number)
 
     def _update_candidates(self) -> None:
@@ -139,8 +139,8 @@ class SmallFileMerger:
                 assert managed.topic is not None
                 at = managed.topic.uid, entry.name
                 known = self._candidates.get(at)
-                same = known is not None and known.manifest == entry.manifest
-                current[at] = known if known and same else _Candidate(entry.manifest, self._now())
+                same = known is not None and known.file_list == entry.file_list
+                current[at] = known if known and same else _Candidate(entry.file_list, self._now())
         for at, known in self._candidates.items():
             if current.get(at) is not known:
                 self._clear(known)
@@ -163,7 +163,7 @@ class SmallFileMerger:
         candidate = self._candidates[topic.uid, entry.name]
         try:
             await self._merge_segment(managed, topic, entry)
-            # If the index names another manifest now, the segment is another candidate, or none.
+            # If the index names another file list now, the segment is another candidate, or none.
             candidate.retry_at = self._now() + MAX_RETRY_AFTER_US
         except (CorruptChunk, CorruptDocument, DataLost) as error:
             self.failures += 1
@@ -191,13 +191,13 @@ class SmallFileMerger:
             return
         began, segment = self._now(), StoredSegment.of(topic.name, topic.uid, entry)
         try:
-            manifest = await self._store.run(load_manifest, segment)
-            if manifest is None:  # the namer, which reads it regularly, reports it unless the segment was removed
+            file_list = await self._store.run(load_file_list, segment)
+            if file_list is None:  # the namer, which reads it regularly, reports it unless the segment was removed
                 return
-            runs = plan_small_files(manifest, self._policy)[:MAX_RUNS_PER_SWITCH]
+            runs = plan_small_files(file_list, self._policy)[:MAX_RUNS_PER_SWITCH]
             if not runs:
                 return
-            merged: list[ManifestFile] = []
+            merged: list[FileEntry] = []
             for run in runs:
                 if not self._is_known(managed, topic, entry):
                     return
@@ -207,7 +207,7 @@ class SmallFileMerger:
             if await self._is_replaced(managed, topic, entry):
                 return
             raise
-        self._manifest_named(managed, topic, entry, named)
+        self._file_list_named(managed, topic, entry, named)
         if named == written:
             files, size = sum(len(run.files) for run in runs), sum(run.bytes for run in runs)
             self.replaced_files += files
@@ -227,20 +227,20 @@ class SmallFileMerger:
         """Whether the topic was not deleted meanwhile, and this leader has not removed the segment."""
         is_managed = managed.topic is not None and managed.topic.uid == topic.uid and not managed.deleted
         known = managed.sealed.get(entry.name)
-        return is_managed and known is not None and known.manifest == entry.manifest
+        return is_managed and known is not None and known.file_list == entry.file_list
 
     async def _is_replaced(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment) -> bool:
-        """Whether the index names another manifest than this leader knows, or retention has removed the segment."""
-        named = await self._store.run(_named_manifest, topic, entry.name)
-        self._manifest_named(managed, topic, entry, named)
-        return named != entry.manifest
+        """Whether the index names another file list than this leader knows, or retention has removed the segment."""
+        named = await self._store.run(_named_file_list, topic, entry.name)
+        self._file_list_named(managed, topic, entry, named)
+        return named != entry.file_list
 
-    def _manifest_named(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment, named: str | None) -> None:
+    def _file_list_named(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment, named: str | None) -> None:
         """Takes in what the index names now. Retention of another leader is left to this leader's own."""
         if named is not None and managed.topic is not None and managed.topic.uid == topic.uid:
-            managed.manifests_named({entry.name: named})
+            managed.file_lists_named({entry.name: named})
 
-    async def _merge_run(self, topic: Topic, segment: StoredSegment, run: FileRun) -> list[ManifestFile]:
+    async def _merge_run(self, topic: Topic, segment: StoredSegment, run: FileRun) -> list[FileEntry]:
         """Merges one run, and pauses. If this task is cancelled, the thread ends before its next request."""
         key = topic.spec.key if topic.spec.schema else "key"
         began, stop = self._now(), threading.Event()
@@ -254,7 +254,7 @@ class SmallFileMerger:
     # ---- problems
 
     def _report(self, candidate: _Candidate, topic: Topic, entry: SealedSegment, error: _Damage) -> None:
-        """The problem lasts until the segment has another manifest, or retention has removed it."""
+        """The problem lasts until the segment has another file list, or retention has removed it."""
         if isinstance(error, DataLost):
             path = paths.chunk(topic.name, topic.uid, entry.name, error.start)
         else:
@@ -271,25 +271,25 @@ class SmallFileMerger:
             candidate.unreadable = ""
 
 
-def _named_manifest(store: Store, topic: Topic, segment: str) -> str | None:
-    """The manifest that the index names for the segment, or None if retention has removed it."""
+def _named_file_list(store: Store, topic: Topic, segment: str) -> str | None:
+    """The file list that the index names for the segment, or None if retention has removed it."""
     entries = sealed_index.read(store, topic.name, topic.uid)
-    return next((entry.manifest for entry in entries if entry.name == segment), None)
+    return next((entry.file_list for entry in entries if entry.name == segment), None)
 
 
 def _switch(
-    store: Store, segment: StoredSegment, merged: list[ManifestFile], retry_policy: RetryPolicy
+    store: Store, segment: StoredSegment, merged: list[FileEntry], retry_policy: RetryPolicy
 ) -> tuple[str, str | None]:
-    """The manifest that was written, and the one that the index names now; None if retention removed the segment."""
-    written = write_next_manifest(store, segment, merged, uuid.uuid4().hex, retry_policy)
-    swaps = {segment.name: (segment.manifest, written)}
-    named = sealed_index.name_manifests(store, segment.topic, segment.uid, swaps, retry_policy)
+    """The file list that was written, and the one that the index names now; None if retention removed the segment."""
+    written = write_next_file_list(store, segment, merged, uuid.uuid4().hex, retry_policy)
+    swaps = {segment.name: (segment.file_list, written)}
+    named = sealed_index.name_file_lists(store, segment.topic, segment.uid, swaps, retry_policy)
     return written, named.get(segment.name)
 
 
 def _merge(
     store: Store, segment: StoredSegment, run: FileRun, key: str | None, stop: threading.Event
-) -> list[ManifestFile]:
+) -> list[FileEntry]:
     try:
         return merge_run(store, segment, run, key, lambda: uuid.uuid4().hex, LIMITS, stop.is_set)
     finally:

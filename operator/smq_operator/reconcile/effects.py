@@ -42,7 +42,7 @@ from smq_storage.catalog.sealed_index import Index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from smq_storage.tables.manifests import find_manifest
+from smq_storage.tables.file_lists import find_file_list
 
 log = structlog.get_logger(__name__)
 
@@ -314,11 +314,11 @@ def _committed(store: Store, topic: Topic, entries: Iterable[SealedSegment]) -> 
 
 
 def _with_files(store: Store, topic: Topic, entry: SealedSegment) -> SealedSegment:
-    """The entry with its bytes, and with its manifest if the broker has written it by now. Nothing waits for one."""
-    name = paths.manifest_name(entry.name, 0)
-    manifest = find_manifest(store, topic.name, topic.uid, name)
-    if manifest is not None and (manifest.segment, manifest.end) == (entry.name, entry.end):
-        return replace(entry, bytes=manifest.bytes, manifest=name)
+    """The entry with its bytes, and with its file list if the broker has written it by now. Nothing waits for one."""
+    name = paths.file_list_name(entry.name, 0)
+    file_list = find_file_list(store, topic.name, topic.uid, name)
+    if file_list is not None and (file_list.segment, file_list.end) == (entry.name, entry.end):
+        return replace(entry, bytes=file_list.bytes, file_list=name)
     if entry.end == 0:
         return entry
     files = ChunkChain(store, topic.name, topic.uid, entry.name).files()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smq_core.manifests.small_files import SMALL_FILE_BYTES, SmallFilePolicy
+from smq_core.file_lists.small_files import SMALL_FILE_BYTES, SmallFilePolicy
 from smq_core.model.entities import SECOND
 
 

@@ -17,7 +17,7 @@ from pydantic_settings import (
 )
 
 from smq_core.errors import InvalidRequest
-from smq_core.manifests.small_files import MAX_SMALL_FILE_BYTES
+from smq_core.file_lists.small_files import MAX_SMALL_FILE_BYTES
 from smq_core.model.addresses import ALL_ADDRESSES, advertised_address, join_address, split_address
 from smq_core.model.units import UNLIMITED, parse_duration, size_text
 from smq_operator.runtime.cleanup_settings import CleanupSettings

@@ -73,7 +73,7 @@ class Loss(_message.Message):
     def __init__(self, start: _Optional[int] = ..., stop: _Optional[int] = ..., at_least: _Optional[bool] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost", "schema_version", "manifest")
+    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost", "schema_version", "file_list")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -91,7 +91,7 @@ class Segment(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    FILE_LIST_FIELD_NUMBER: _ClassVar[int]
     name: str
     number: int
     start: int
@@ -109,8 +109,8 @@ class Segment(_message.Message):
     bytes: int
     lost: Loss
     schema_version: int
-    manifest: str
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., durability: _Optional[_Union[Durability, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[_Union[Reason, str]] = ..., sealed_because: _Optional[_Union[Reason, str]] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., schema_version: _Optional[int] = ..., manifest: _Optional[str] = ...) -> None: ...
+    file_list: str
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., durability: _Optional[_Union[Durability, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[_Union[Reason, str]] = ..., sealed_because: _Optional[_Union[Reason, str]] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., schema_version: _Optional[int] = ..., file_list: _Optional[str] = ...) -> None: ...
 
 class TopicSchema(_message.Message):
     __slots__ = ("version", "columns", "dropped")

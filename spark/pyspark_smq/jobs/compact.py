@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark_smq.jobs.arguments import add_connection, add_topic, connection_to
 from pyspark_smq.options import Connection
 from pyspark_smq.planning.shared_stores import shared_store
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.units import parse_size
 from smq_storage.compaction.topic_compaction import CompactedSegment, MergeTask, compact_topic, run_task
 
@@ -29,14 +29,14 @@ def compact(spark: SparkSession, connection: Connection, target_bytes: int) -> I
     opened = open_topic(connection.topic, **connection.arguments())
     location = opened.location
 
-    def merge_all(tasks: Sequence[MergeTask]) -> list[list[ManifestFile]]:
+    def merge_all(tasks: Sequence[MergeTask]) -> list[list[FileEntry]]:
         merges = spark.sparkContext.parallelize(tasks, len(tasks))
         return merges.mapPartitions(lambda mine: _merge(location, mine)).collect()
 
     return compact_topic(shared_store(location), location.topic, location.uid, opened.key, merge_all, target_bytes)
 
 
-def _merge(location: TopicLocation, tasks: Iterator[MergeTask]) -> Iterator[list[ManifestFile]]:
+def _merge(location: TopicLocation, tasks: Iterator[MergeTask]) -> Iterator[list[FileEntry]]:
     store = shared_store(location)
     return (run_task(store, task) for task in tasks)
 

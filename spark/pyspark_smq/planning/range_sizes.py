@@ -1,4 +1,4 @@
-"""Divides ranges at the bounds of files, with their sizes: from its manifest, or from a listing."""
+"""Divides ranges at the bounds of files, with their sizes: from its file list, or from a listing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import pairwise
 from pyspark_smq.planning.partition_sizes import SizedRange
 from pyspark_smq.planning.wanted import Wanted
 from smq_core.errors import CorruptDocument
-from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.file_lists.file_list import FileEntry, FileList
 from smq_core.reading.segment_ranges import SegmentRange
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
-from smq_storage.tables.segment_files import StoredSegment, load_manifest
+from smq_storage.tables.segment_files import StoredSegment, load_file_list
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def sized_ranges(
 ) -> list[SizedRange]:
     """All ranges, divided by file, in their order, without files that certainly have nothing that is wanted.
 
-    One request for a segment with a manifest, and a listing for others. Raises StoreUnavailable.
+    One request for a segment with a file list, and a listing for others. Raises StoreUnavailable.
     """
     with ThreadPoolExecutor(REQUESTS, "smq-range-sizes") as executor:
         found = executor.map(lambda it: _sized_ranges(store, segments[it.segment], it, wanted), ranges)
@@ -42,22 +42,22 @@ def sized_ranges(
 
 
 def _sized_ranges(store: Store, segment: StoredSegment, wanted_range: SegmentRange, wanted: Wanted) -> list[SizedRange]:
-    manifest = _manifest(store, segment)
-    if manifest is None:
+    file_list = _file_list(store, segment)
+    if file_list is None:
         return _listed(store, segment, wanted_range)
-    files = manifest.files_between(wanted_range.start, wanted_range.stop)
+    files = file_list.files_between(wanted_range.start, wanted_range.stop)
     return [_sized_range(file, wanted_range) for file in files if wanted.may_be_in(file)]
 
 
-def _manifest(store: Store, segment: StoredSegment) -> SegmentManifest | None:
+def _file_list(store: Store, segment: StoredSegment) -> FileList | None:
     try:
-        return load_manifest(store, segment)
+        return load_file_list(store, segment)
     except CorruptDocument as error:
         log.warning("%s is read by its chunk chain: %s", segment.name, error.message)
         return None
 
 
-def _sized_range(file: ManifestFile, wanted: SegmentRange) -> SizedRange:
+def _sized_range(file: FileEntry, wanted: SegmentRange) -> SizedRange:
     start, stop = max(file.first, wanted.start), min(file.end, wanted.stop)
     return SizedRange(SegmentRange(wanted.segment, start, stop), file.bytes * (stop - start) // file.rows)
 

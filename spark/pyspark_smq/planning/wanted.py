@@ -1,6 +1,6 @@
 """Which messages a read wants, and which files certainly have none of them.
 
-A file is left out by its entry in the manifest alone, before Spark sees its path. Rows are filtered by Spark with the
+A file is left out by its entry in the file list alone, before Spark sees its path. Rows are filtered by Spark with the
 same bounds, so that a file that is read for nothing costs time only.
 """
 
@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import timestamp_of
-from smq_core.manifests.key_bounds import KeyBound, binary_bound
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
+from smq_core.file_lists.key_bounds import KeyBound, binary_bound
 from smq_core.model.entities import Micros
 
-# A key as manifests have it: dates are days, and times microseconds, since 1970.
+# A key as file lists have it: dates are days, and times microseconds, since 1970.
 Key: TypeAlias = int | str | bytes
 
 _EPOCH = date(1970, 1, 1)
@@ -59,7 +59,7 @@ class KeyBounds:
         return self.low is not None or self.high is not None
 
     def may_have(self, smallest: KeyBound, largest: KeyBound) -> bool:
-        """Whether a key between these bounds of a manifest is within; True if they are unknown."""
+        """Whether a key between these bounds of a file list is within; True if they are unknown."""
         if not self.is_bounded:
             return True
         binary = isinstance(self.low if self.low is not None else self.high, bytes)
@@ -82,7 +82,7 @@ class Wanted:
     timestamp: TimeBounds = TimeBounds()
     key: KeyBounds = KeyBounds()
 
-    def may_be_in(self, file: ManifestFile) -> bool:
+    def may_be_in(self, file: FileEntry) -> bool:
         """Whether the file may have a message that is wanted."""
         return (
             self.appended.may_have(file.appended_min, file.appended_max)
@@ -121,7 +121,7 @@ def key_bounds(bounds: tuple[Any, Any] | None, type_: pa.DataType | None) -> Key
 
 
 def stored_key(value: Any, type_: pa.DataType) -> Key:
-    """A key as manifests have it. Raises InvalidOption if it does not fit a key column of this type."""
+    """A key as file lists have it. Raises InvalidOption if it does not fit a key column of this type."""
     if pa.types.is_binary(type_) and isinstance(value, bytes | bytearray | str):
         return value.encode() if isinstance(value, str) else bytes(value)
     if pa.types.is_string(type_) and isinstance(value, str):

@@ -1,33 +1,33 @@
-"""The files of a segment: from its manifest, or from its chunk chain, whose chunks are requested in parallel."""
+"""The files of a segment: from its file list, or from its chunk chain, whose chunks are requested in parallel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.object_store.store import Store
-from smq_storage.tables.file_statistics import manifest_file
-from smq_storage.tables.segment_files import StoredSegment, load_manifest, lost_file
+from smq_storage.tables.file_statistics import file_entry
+from smq_storage.tables.segment_files import StoredSegment, load_file_list, lost_file
 
 
 def stored_files(
     store: Store, segment: StoredSegment, start: int, stop: int, key: str | None, executor: Executor
-) -> list[ManifestFile]:
+) -> list[FileEntry]:
     """The files with any of the offsets ``start .. stop - 1``, in order; those that exist if it is not sealed.
 
     ``key`` names the key column. Raises DataLost if a chunk of a sealed segment is gone, CorruptChunk, CorruptDocument
     and StoreUnavailable.
     """
-    manifest = load_manifest(store, segment)
-    if manifest is not None:
-        return list(manifest.files_between(start, stop))
+    file_list = load_file_list(store, segment)
+    if file_list is not None:
+        return list(file_list.files_between(start, stop))
     found, at = [], start
     for chunk in _chain(ChunkChain(store, segment.topic, segment.uid, segment.name), start, stop, executor):
         if not chunk.info.sealed:
-            found.append(manifest_file(chunk, key))
+            found.append(file_entry(chunk, key))
             at = chunk.info.end
     if segment.end is not None and at < min(stop, segment.end):
         path = paths.chunk(segment.topic, segment.uid, segment.name, at)

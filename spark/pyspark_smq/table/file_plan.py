@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_smq.planning.wanted import Wanted
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import paths
 
 
@@ -49,7 +49,7 @@ class FilePlan:
 
 
 def plan_files(
-    ranges: Mapping[str, tuple[int, int]], files: Mapping[str, Sequence[ManifestFile]], wanted: Wanted
+    ranges: Mapping[str, tuple[int, int]], files: Mapping[str, Sequence[FileEntry]], wanted: Wanted
 ) -> FilePlan:
     """``ranges`` has the offsets ``(start, stop)`` that are read of each segment.
 
@@ -71,7 +71,7 @@ def plan_files(
     return plan
 
 
-def _add(plan: FilePlan, segment: str, file: ManifestFile, start: int, stop: int) -> None:
+def _add(plan: FilePlan, segment: str, file: FileEntry, start: int, stop: int) -> None:
     if file.large_values or is_hidden(file.path):
         plan.leave(segment, start, stop)
     elif paths.is_upload(file.path):

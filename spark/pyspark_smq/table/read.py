@@ -31,7 +31,7 @@ from pyspark_smq.table.filters import filtered_columns, row_filter
 from pyspark_smq.table.pins import KEEPER, KeptPin
 from pyspark_smq.table.s3a import configure
 from smq.reading import StateLoader, open_topic
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import SECOND
 from smq_core.reading.reader_pins import MIN_LIFETIME
 from smq_storage.catalog.reader_pins import MAX_OWNER_LENGTH
@@ -169,7 +169,7 @@ def _divide(
         ThreadPoolExecutor(REQUESTS, "smq-table-requests") as requests,
     ):
 
-        def files_of(name: str) -> list[ManifestFile]:
+        def files_of(name: str) -> list[FileEntry]:
             return stored_files(store, segments[name], *ranges[name], key, requests)
 
         files = dict(zip(ranges, by_segment.map(files_of, ranges), strict=True))

@@ -8,7 +8,7 @@
       _layout.json
       _publishes.json
       _index/<8 digits>.json
-      _manifests/<segment>.<version, 8 digits>.json
+      _file_lists/<segment>.<version, 8 digits>.json
       _groups/<group>.json
       _producers/<producer id>.json
       _pins/<pin id>.json
@@ -46,7 +46,7 @@ COMPACTED = "_compacted"
 # What a user or a program may choose as a file's name: that of a group, a pin or a producer.
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
-_MANIFEST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
+_FILE_LIST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
 _COMPACTED = re.compile(rf".*/{COMPACTED}/[^/]+/\d{{20}}-[^/]+\.parquet")
 _UPLOAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.parquet")
 _LARGE_VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.value")
@@ -123,29 +123,29 @@ def compacted_file_of_chunk(chunk_path: str, name: str) -> str:
     return f"{folder}/{COMPACTED}/{segment}/{name}"
 
 
-def manifests_folder(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_manifests"
+def file_lists_folder(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_file_lists"
 
 
-def manifest(topic: str, uid: str, name: str) -> str:
-    """The path of the segment manifest with this :func:`manifest_name`."""
-    return f"{topic}/{uid}/_manifests/{name}"
+def file_list(topic: str, uid: str, name: str) -> str:
+    """The path of the file list with this :func:`file_list_name`."""
+    return f"{topic}/{uid}/_file_lists/{name}"
 
 
-def manifest_name(segment: str, version: int, nonce: str = "") -> str:
-    """The file name of a segment manifest, as the index has it. ``nonce`` distinguishes writers of later versions."""
+def file_list_name(segment: str, version: int, nonce: str = "") -> str:
+    """The name of a file list, as the index has it. ``nonce`` distinguishes writers of later versions."""
     return f"{segment}.{version:08d}{f'-{nonce}' if nonce else ''}.json"
 
 
-def manifest_segment(path: str) -> str | None:
-    """The segment in the path or the file name of a manifest, or None for any other path."""
-    match = _MANIFEST.fullmatch(path.rsplit("/", 1)[-1])
+def file_list_segment(path: str) -> str | None:
+    """The segment in the path or the name of a file list, or None for any other path."""
+    match = _FILE_LIST.fullmatch(path.rsplit("/", 1)[-1])
     return match[1] if match else None
 
 
-def manifest_version(path: str) -> int | None:
-    """The version in the path or the file name of a manifest, or None for any other path."""
-    match = _MANIFEST.fullmatch(path.rsplit("/", 1)[-1])
+def file_list_version(path: str) -> int | None:
+    """The version in the path or the name of a file list, or None for any other path."""
+    match = _FILE_LIST.fullmatch(path.rsplit("/", 1)[-1])
     return int(match[2]) if match else None
 
 

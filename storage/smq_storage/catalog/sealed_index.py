@@ -133,7 +133,7 @@ def remove(
 
     def without(page: IndexPage) -> IndexPage:
         removing = [
-            replace(by_name[entry.name], manifest=entry.manifest) for entry in page.entries if entry.name in by_name
+            replace(by_name[entry.name], file_list=entry.file_list) for entry in page.entries if entry.name in by_name
         ]
         if not removing:
             return page
@@ -188,7 +188,7 @@ def raise_losses(
     return list(found.values())
 
 
-def name_manifest(
+def name_file_list(
     store: Store,
     topic: str,
     uid: str,
@@ -197,31 +197,31 @@ def name_manifest(
     new: str,
     retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
 ) -> bool:
-    """Names the segment manifest ``new`` in place of ``expected`` (empty: none so far). It can be repeated.
+    """Names the file list ``new`` in place of ``expected`` (empty: none so far). It can be repeated.
 
     True if the entry names ``new`` when this returns. False if the index has no such entry (retention removed the
-    segment meanwhile) or names another manifest: then nobody reads ``new``. Raises StoreUnavailable.
+    segment meanwhile) or names another file list: then nobody reads ``new``. Raises StoreUnavailable.
     """
-    return name_manifests(store, topic, uid, {segment: (expected, new)}, retry_policy).get(segment) == new
+    return name_file_lists(store, topic, uid, {segment: (expected, new)}, retry_policy).get(segment) == new
 
 
-def name_manifests(
+def name_file_lists(
     store: Store,
     topic: str,
     uid: str,
     swaps: Mapping[str, tuple[str, str]],
     retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
 ) -> dict[str, str]:
-    """:func:`name_manifest` for several segments, ``{segment: (expected, new)}``.
+    """:func:`name_file_list` for several segments, ``{segment: (expected, new)}``.
 
     Returns what the index names now for each of them. One that retention removed is left out. Raises StoreUnavailable.
     """
 
     def swapped(page: IndexPage) -> IndexPage:
-        return _with_entries(page, lambda entry: _with_manifest(entry, swaps.get(entry.name)))
+        return _with_entries(page, lambda entry: _with_file_list(entry, swaps.get(entry.name)))
 
     pages = _change(store, topic, uid, swapped, retry_policy)
-    return {entry.name: entry.manifest for page in pages for entry in page.entries if entry.name in swaps}
+    return {entry.name: entry.file_list for page in pages for entry in page.entries if entry.name in swaps}
 
 
 def record_superseded(
@@ -233,8 +233,8 @@ def record_superseded(
 ) -> list[SealedSegment]:
     """Records since when chunks are superseded, or that they are deleted, by segment. It can be repeated.
 
-    A record of another manifest than the entry names changes nothing, and nor does one that another leader has written
-    for the same manifest, unless this one says that the chunks are deleted. Returns the entries of these segments as
+    A record of another file list than the entry names changes nothing, and nor does one that another leader has written
+    for the same file list, unless this one says that the chunks are deleted. Returns the entries of these segments as
     the index has them now. Raises StoreUnavailable.
     """
 
@@ -252,16 +252,16 @@ def _with_entries(page: IndexPage, change: Callable[[SealedSegment], SealedSegme
 
 
 def _with_record(entry: SealedSegment, record: SupersededChunks | None) -> SealedSegment:
-    if record is None or record.manifest != entry.manifest:
+    if record is None or record.file_list != entry.file_list:
         return entry
     known = entry.superseded
-    if known is not None and known.manifest == record.manifest and (known.deleted or not record.deleted):
+    if known is not None and known.file_list == record.file_list and (known.deleted or not record.deleted):
         return entry
     return replace(entry, superseded=record)
 
 
-def _with_manifest(entry: SealedSegment, swap: tuple[str, str] | None) -> SealedSegment:
-    return entry if swap is None or entry.manifest != swap[0] else replace(entry, manifest=swap[1])
+def _with_file_list(entry: SealedSegment, swap: tuple[str, str] | None) -> SealedSegment:
+    return entry if swap is None or entry.file_list != swap[0] else replace(entry, file_list=swap[1])
 
 
 def _change(

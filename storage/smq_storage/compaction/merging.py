@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from smq_core.errors import StoreStateUnknown
-from smq_core.manifests.compaction_plan import FileRun
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.compaction_plan import FileRun
+from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import paths
 from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.object_store.store import ObjectExists, Store
@@ -50,12 +50,12 @@ def merge_run(
     new_nonce: Callable[[], str],
     limits: MergeLimits = DEFAULT_LIMITS,
     interrupted: Callable[[], bool] = lambda: False,
-) -> list[ManifestFile]:
+) -> list[FileEntry]:
     """Writes the rows of these files again, and returns the entries of the new files, in the order of their offsets.
 
-    ``key`` names the topic's key column; None if it has none. The files count once a manifest names them
-    (``manifest_switch.py``). Each small file takes one request, and each new file one. ``interrupted`` is called before
-    each request. Raises DataLost if a file is gone, CorruptChunk, StoreUnavailable, MergeInterrupted.
+    ``key`` names the topic's key column; None if it has none. The files count once a file list names them
+    (``file_list_switch.py``). Each small file takes one request, and each new file one. ``interrupted`` is called
+    before each request. Raises DataLost if a file is gone, CorruptChunk, StoreUnavailable, MergeInterrupted.
     """
     merged = []
     for files, rows in _parts(_tables(store, segment, run.files, limits.readers, interrupted), limits.decoded_bytes):
@@ -72,10 +72,10 @@ def merge_run(
 
 
 def _parts(
-    tables: Iterator[tuple[ManifestFile, pa.Table]], decoded_bytes: int
-) -> Iterator[tuple[list[ManifestFile], pa.Table]]:
+    tables: Iterator[tuple[FileEntry, pa.Table]], decoded_bytes: int
+) -> Iterator[tuple[list[FileEntry], pa.Table]]:
     """The run's rows in parts of limited size, each with the files that it is from."""
-    files: list[ManifestFile] = []
+    files: list[FileEntry] = []
     parts: list[pa.Table] = []
     size = 0
     for file, table in tables:
@@ -89,10 +89,10 @@ def _parts(
 
 
 def _tables(
-    store: Store, segment: StoredSegment, files: Sequence[ManifestFile], readers: int, interrupted: Callable[[], bool]
-) -> Iterator[tuple[ManifestFile, pa.Table]]:
+    store: Store, segment: StoredSegment, files: Sequence[FileEntry], readers: int, interrupted: Callable[[], bool]
+) -> Iterator[tuple[FileEntry, pa.Table]]:
     """The rows of each file. No more than ``readers`` files are read ahead, so that few of them are in memory."""
-    ahead: deque[tuple[ManifestFile, Future[pa.Table]]] = deque()
+    ahead: deque[tuple[FileEntry, Future[pa.Table]]] = deque()
     with ThreadPoolExecutor(readers, thread_name_prefix="smq-compact") as threads:
         for file in files:
             _check(interrupted)
@@ -103,7 +103,7 @@ def _tables(
             yield _take(ahead)
 
 
-def _take(ahead: deque[tuple[ManifestFile, Future[pa.Table]]]) -> tuple[ManifestFile, pa.Table]:
+def _take(ahead: deque[tuple[FileEntry, Future[pa.Table]]]) -> tuple[FileEntry, pa.Table]:
     """The next file and its rows, of which nothing but the caller has a reference then."""
     file, read = ahead.popleft()
     return file, read.result()
@@ -114,7 +114,7 @@ def _check(interrupted: Callable[[], bool]) -> None:
         raise MergeInterrupted
 
 
-def _read(store: Store, segment: StoredSegment, file: ManifestFile) -> pa.Table:
+def _read(store: Store, segment: StoredSegment, file: FileEntry) -> pa.Table:
     tables = [table for _, table in read_file(store, segment.name, file, file.first, file.end)]
     return pa.concat_tables(tables).replace_schema_metadata()
 

@@ -1,11 +1,11 @@
-"""Deletes the chunks of a sealed segment whose rows are in merged files that the segment's manifest lists.
+"""Deletes the chunks of a sealed segment whose rows are in merged files that the segment's file list has.
 
 The caller decides when (``superseded_chunks.next_step``). Everything can be interrupted anywhere and repeated, and two
 processes may do it at once:
 
-1. Every merged file of the manifest is there, with the size and the etag that the manifest says.
+1. Every merged file in the file list is there, with the size and the etag that the file list says.
 2. The chunks with its rows are read, by a walk. None is deleted if one of them refers to an upload, or to a large value
-   that the manifest does not name.
+   that the file list does not name.
 3. One compare-and-swap puts the compacted chunk in the place of the first of them. From then on a walk passes over the
    others.
 4. The others are deleted, the first one first. A walk may have begun at one of them by an old listing. If it misses the
@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from smq_core.errors import CorruptChunk
-from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
-from smq_core.manifests.superseded_chunks import compacted_chunk, superseded_offsets, why_kept
+from smq_core.file_lists.file_list import FileEntry, FileList
+from smq_core.file_lists.superseded_chunks import compacted_chunk, superseded_offsets, why_kept
 from smq_core.model.entities import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
@@ -31,7 +31,7 @@ from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.object_store.conditional_writes import ReadBackResult, RetryPolicy, WriteConflict, replace
 from smq_storage.object_store.store import ObjectMissing, Store
 from smq_storage.tables.file_statistics import compacted_file
-from smq_storage.tables.segment_files import StoredSegment, load_manifest, lost_file
+from smq_storage.tables.segment_files import StoredSegment, load_file_list, lost_file
 
 # The number after which a call ends, so that its caller can do something else.
 MAX_CHUNKS_PER_CALL = 1000
@@ -51,7 +51,7 @@ class DeletedChunks:
 class _Run:
     """What is known of the chunks of one merged file."""
 
-    file: ManifestFile
+    file: FileEntry
     first: StoredChunk
     offsets: set[int] = field(default_factory=set)
     former_files: set[str] = field(default_factory=set)
@@ -63,16 +63,16 @@ def delete_superseded(
 ) -> DeletedChunks:
     """Deletes about ``max_chunks`` superseded chunks at most. ``segment`` is as the index has it.
 
-    Raises CorruptDocument, CorruptChunk and DataLost if something is not as the manifest says: then no chunk of that
+    Raises CorruptDocument, CorruptChunk and DataLost if something is not as the file list says: then no chunk of that
     merged file was deleted. Raises StoreUnavailable.
     """
     done = DeletedChunks()
-    manifest = load_manifest(store, segment)
-    if manifest is None:
+    file_list = load_file_list(store, segment)
+    if file_list is None:
         raise _not_as_expected(
-            paths.manifest(segment.topic, segment.uid, segment.manifest), "is missing, though the index names it"
+            paths.file_list(segment.topic, segment.uid, segment.file_list), "is missing, though the index names it"
         )
-    merged = [file for file in manifest.files if paths.is_compacted(file.path)]
+    merged = [file for file in file_list.files if paths.is_compacted(file.path)]
     for file in merged:
         _check_file(store, segment, file)
     chain = ChunkChain(store, segment.topic, segment.uid, segment.name)
@@ -83,11 +83,11 @@ def delete_superseded(
             break
         run = _read_run(chain, file, listed)
         if run is not None:
-            _delete_run(store, chain, run, manifest, done, retry_policy)
+            _delete_run(store, chain, run, file_list, done, retry_policy)
     return done
 
 
-def _check_file(store: Store, segment: StoredSegment, file: ManifestFile) -> None:
+def _check_file(store: Store, segment: StoredSegment, file: FileEntry) -> None:
     """Whether the merged file is there as it was written, with the rows of these offsets, by its footer."""
     with name_file_errors(
         store, file.path, file.etag, lambda: lost_file(file.path, segment.name, file.first, file.end)
@@ -96,11 +96,11 @@ def _check_file(store: Store, segment: StoredSegment, file: ManifestFile) -> Non
         rows = decode_footer(tail.data).num_rows
     if (tail.size, rows) != (file.bytes, file.rows):
         raise _not_as_expected(
-            file.path, f"has {tail.size} bytes and {rows} rows, the manifest says {file.bytes} and {file.rows}"
+            file.path, f"has {tail.size} bytes and {rows} rows, the file list says {file.bytes} and {file.rows}"
         )
 
 
-def _read_run(chain: ChunkChain, file: ManifestFile, listed: list[int]) -> _Run | None:
+def _read_run(chain: ChunkChain, file: FileEntry, listed: list[int]) -> _Run | None:
     """The chunks of the file, all checked; None if nothing is to be done."""
     first = chain.stored(file.first)
     if first is None:
@@ -127,7 +127,7 @@ def _read_run(chain: ChunkChain, file: ManifestFile, listed: list[int]) -> _Run 
     return run
 
 
-def _is_done(first: StoredChunk, file: ManifestFile) -> bool:
+def _is_done(first: StoredChunk, file: FileEntry) -> bool:
     """Whether the first chunk is the compacted chunk of this file already."""
     named = compacted_file(first.path, first.info)
     return named is not None and (named.path, named.etag, named.end) == (file.path, file.etag, file.end)
@@ -137,7 +137,7 @@ def _delete_run(
     store: Store,
     chain: ChunkChain,
     run: _Run,
-    manifest: SegmentManifest,
+    file_list: FileList,
     done: DeletedChunks,
     retry_policy: RetryPolicy,
 ) -> None:
@@ -147,7 +147,7 @@ def _delete_run(
     for offset in sorted(run.offsets):
         store.delete(chain.path(offset))
         done.chunks += 1
-    for path in sorted(run.former_files - {file.path for file in manifest.files}):
+    for path in sorted(run.former_files - {file.path for file in file_list.files}):
         store.delete(path)
         done.files += 1
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from smq_core.errors import DataLost
-from smq_core.manifests.compaction_plan import FileRun
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.compaction_plan import FileRun
+from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import sealed_index
-from smq_storage.compaction.manifest_switch import TARGET_BYTES, plan_segment, switch_manifest
+from smq_storage.compaction.file_list_switch import TARGET_BYTES, plan_segment, switch_file_list
 from smq_storage.compaction.merging import merge_run
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -41,7 +41,7 @@ class CompactedSegment:
 
 
 # Runs merges, anywhere, and returns their new files in the order of the tasks.
-MergeAll = Callable[[Sequence[MergeTask]], Iterable[list[ManifestFile]]]
+MergeAll = Callable[[Sequence[MergeTask]], Iterable[list[FileEntry]]]
 
 
 def compact_topic(
@@ -67,7 +67,7 @@ def compact_topic(
         size = sum(task.run.bytes for task in tasks)
         try:
             new = [file for files in merge_all(tasks) for file in files]
-            switched = switch_manifest(store, segment, new, uuid.uuid4().hex, retry_policy or RetryPolicy())
+            switched = switch_file_list(store, segment, new, uuid.uuid4().hex, retry_policy or RetryPolicy())
         except DataLost:
             new, switched = [], False  # retention removed the segment
         yield CompactedSegment(segment.name, merged_files, len(new), size, switched)
@@ -76,12 +76,12 @@ def compact_topic(
 def merge_here(store: Store) -> MergeAll:
     """Merges in this process, one run after the other."""
 
-    def merge_all(tasks: Sequence[MergeTask]) -> Iterator[list[ManifestFile]]:
+    def merge_all(tasks: Sequence[MergeTask]) -> Iterator[list[FileEntry]]:
         return (run_task(store, task) for task in tasks)
 
     return merge_all
 
 
-def run_task(store: Store, task: MergeTask) -> list[ManifestFile]:
+def run_task(store: Store, task: MergeTask) -> list[FileEntry]:
     """Writes the new files of one task. Raises as :func:`merge_run`."""
     return merge_run(store, task.segment, task.run, task.key, lambda: uuid.uuid4().hex)

@@ -1,4 +1,4 @@
-"""From the footer of a Parquet file to its entry in a manifest.
+"""From the footer of a Parquet file to its entry in a file list.
 
 Whoever writes a chunk has its footer in memory, and whoever walks the chain reads it anyway. So both get the same
 entry.
@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
-from smq_core.manifests.key_bounds import KeyBound, lower_bound, upper_bound
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
+from smq_core.file_lists.key_bounds import KeyBound, lower_bound, upper_bound
 from smq_core.model.entities import ChunkInfo
 from smq_core.model.reference import Reference
 from smq_storage.catalog import paths
@@ -23,7 +23,7 @@ from smq_storage.chunks.parquet_codec import KEY_BOUNDS
 from smq_storage.uploads.uploaded_files import ReferencedRows
 
 
-def manifest_file(chunk: StoredChunk, key: str | None) -> ManifestFile:
+def file_entry(chunk: StoredChunk, key: str | None) -> FileEntry:
     """The entry of a chunk with rows. ``key`` names the key column; None if the topic has none.
 
     That of a reference chunk names the upload, and that of a compacted chunk the compacted file. Raises CorruptChunk if
@@ -42,12 +42,12 @@ def manifest_file(chunk: StoredChunk, key: str | None) -> ManifestFile:
     return entry_of_file(footer, stored, info.first, key, info.schema_version, info.large_values)
 
 
-def compacted_file(path: str, info: ChunkInfo) -> ManifestFile | None:
+def compacted_file(path: str, info: ChunkInfo) -> FileEntry | None:
     """The entry of the file with the rows of a compacted chunk at this path, or None if the chunk is another one."""
     rows = info.compacted
     if rows is None:
         return None
-    return ManifestFile(
+    return FileEntry(
         paths.compacted_file_of_chunk(path, rows.name),
         info.first,
         info.rows,
@@ -71,10 +71,10 @@ def entry_of_file(
     key: str | None,
     schema_version: int,
     large_values: tuple[str, ...],
-) -> ManifestFile:
+) -> FileEntry:
     """The entry of a file whose rows are those from the offset ``first`` on. ``stored``: its path, bytes and etag."""
     path, size, etag = stored
-    return ManifestFile(
+    return FileEntry(
         path,
         first,
         footer.num_rows,
@@ -88,12 +88,12 @@ def entry_of_file(
     )
 
 
-def _referenced_file(chunk: StoredChunk, reference: Reference) -> ManifestFile:
+def _referenced_file(chunk: StoredChunk, reference: Reference) -> FileEntry:
     """The entry of a reference chunk, from the chunk alone. Its keys are unknown."""
     info = chunk.info
     referenced = ReferencedRows.of_chunk(paths.topic_uid_of_chunk(chunk.path), info)
     assert referenced is not None
-    return ManifestFile(
+    return FileEntry(
         referenced.path,
         info.first,
         info.rows,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, SmqError
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import paths
 from smq_storage.chunks.file_errors import altered_file, name_file_errors
 from smq_storage.chunks.parquet_codec import decode_footer, info_of
@@ -39,14 +39,14 @@ def read_range(
     Fewer if the segment ends before ``stop``. Of a large file it requests only the row groups and columns that are
     wanted. ``columns`` are names of the chunk schema, in the order that the tables have; a name that a file does not
     have is left out of its tables. Raises DataLost and CorruptChunk with the name of a file that is gone, altered or
-    damaged, CorruptDocument for a damaged manifest, and StoreUnavailable.
+    damaged, CorruptDocument for a damaged file list, and StoreUnavailable.
     """
     for file in files_between(store, segment, start, stop):
         yield from read_file(store, segment.name, file, start, stop, columns)
 
 
 def read_file(
-    store: Store, segment: str, file: ManifestFile, start: int, stop: int, columns: Sequence[str] | None = None
+    store: Store, segment: str, file: FileEntry, start: int, stop: int, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[int, pa.Table]]:
     """The messages ``start .. stop - 1`` that are in this file of the segment. Otherwise as :func:`read_range`."""
     start, stop = max(start, file.first), min(stop, file.end)
@@ -72,7 +72,7 @@ def read_file(
             yield file.first + row, table
 
 
-def _read_compacted(store: Store, file: ManifestFile, start: int, stop: int, columns: Sequence[str] | None) -> pa.Table:
+def _read_compacted(store: Store, file: FileEntry, start: int, stop: int, columns: Sequence[str] | None) -> pa.Table:
     """The messages ``start .. stop - 1`` of a compacted file. They may be anywhere in it, so all of it is read."""
     wanted = None if columns is None else [*columns, OFFSET]
     small = file.bytes <= SMALL_FILE_BYTES or (columns is None and file.bytes <= WHOLE_FILE_BYTES)
@@ -83,7 +83,7 @@ def _read_compacted(store: Store, file: ManifestFile, start: int, stop: int, col
     return in_offset_order(pa.concat_tables(parts), start, stop)
 
 
-def _altered(store: Store, file: ManifestFile, lost: SmqError) -> SmqError:
+def _altered(store: Store, file: FileEntry, lost: SmqError) -> SmqError:
     """The error for a file with another etag: it was altered, or it is a compacted chunk by now, so its rows are gone.
 
     Raises StoreUnavailable.
@@ -103,7 +103,7 @@ def _altered(store: Store, file: ManifestFile, lost: SmqError) -> SmqError:
 OpenedFile: TypeAlias = tuple[pq.FileMetaData, Callable[[Sequence[ByteRange]], Any]]
 
 
-def _read_whole(store: Store, file: ManifestFile) -> OpenedFile:
+def _read_whole(store: Store, file: FileEntry) -> OpenedFile:
     found = store.get(file.path)
     if found.etag != file.etag:
         raise EtagMismatch(file.path)
@@ -111,10 +111,10 @@ def _read_whole(store: Store, file: ManifestFile) -> OpenedFile:
     return pq.read_metadata(pa.BufferReader(data)), lambda _: pa.BufferReader(data)
 
 
-def _read_end(store: Store, file: ManifestFile) -> OpenedFile:
+def _read_end(store: Store, file: FileEntry) -> OpenedFile:
     tail = read_tail(store, file.path, file.etag)
     return decode_footer(tail.data), lambda ranges: RangedFile(store, file.path, tail, ranges)
 
 
-def _referenced_rows(segment: str, file: ManifestFile) -> ReferencedRows:
+def _referenced_rows(segment: str, file: FileEntry) -> ReferencedRows:
     return ReferencedRows(file.path, file.etag, file.first_row, file.rows, segment, file.first, file.appended_min or 0)

@@ -1,4 +1,4 @@
-"""Which files of a segment hold a range of offsets: from its manifest, or by walking its chunk chain."""
+"""Which files of a segment hold a range of offsets: from its file list, or by walking its chunk chain."""
 
 from __future__ import annotations
 
@@ -6,63 +6,63 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from smq_core.errors import CorruptDocument, DataLost
-from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.file_lists.file_list import FileEntry, FileList
 from smq_core.model.entities import SealedSegment
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
-from smq_storage.tables.file_statistics import manifest_file
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
+from smq_storage.tables.file_statistics import file_entry
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
     """Where a segment's files are. It can be sent to another process.
 
-    ``end`` is None while the segment is not sealed. ``manifest`` is the file name that the index has, if it has one.
+    ``end`` is None while the segment is not sealed. ``file_list`` is the file name that the index has, if it has one.
     """
 
     topic: str
     uid: str
     name: str
     end: int | None = None
-    manifest: str = ""
+    file_list: str = ""
 
     @classmethod
     def of(cls, topic: str, uid: str, sealed: SealedSegment) -> StoredSegment:
         """A sealed segment from its entry in the index."""
-        return cls(topic, uid, sealed.name, sealed.end, sealed.manifest)
+        return cls(topic, uid, sealed.name, sealed.end, sealed.file_list)
 
 
-def files_between(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[ManifestFile]:
+def files_between(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[FileEntry]:
     """The files with any of the offsets ``start .. stop - 1``, in order; those that exist if it is not sealed.
 
-    One request if the segment has a manifest, one for each chunk otherwise. Raises DataLost if a chunk of a sealed
+    One request if the segment has a file list, one for each chunk otherwise. Raises DataLost if a chunk of a sealed
     segment is gone, CorruptChunk, CorruptDocument, StoreUnavailable.
     """
-    manifest = load_manifest(store, segment)
-    if manifest is not None:
-        yield from manifest.files_between(start, stop)
+    file_list = load_file_list(store, segment)
+    if file_list is not None:
+        yield from file_list.files_between(start, stop)
     else:
         yield from _files_of_chain(store, segment, max(start, 0), stop)
 
 
-def load_manifest(store: Store, segment: StoredSegment) -> SegmentManifest | None:
-    """The segment's manifest, or None if none is named or it is gone.
+def load_file_list(store: Store, segment: StoredSegment) -> FileList | None:
+    """The segment's file list, or None if none is named or it is gone.
 
-    Walk the chain if it is gone: a removed segment loses its files, too. Raises CorruptDocument, also for the manifest
+    Walk the chain if it is gone: a removed segment loses its files, too. Raises CorruptDocument, also for the file list
     of a segment that ends elsewhere, and StoreUnavailable.
     """
-    if not segment.manifest:
+    if not segment.file_list:
         return None
-    manifest = read_manifest(store, segment.topic, segment.uid, segment.manifest)
-    if manifest is not None and segment.end not in (None, manifest.end):
-        path = paths.manifest(segment.topic, segment.uid, segment.manifest)
+    file_list = read_file_list(store, segment.topic, segment.uid, segment.file_list)
+    if file_list is not None and segment.end not in (None, file_list.end):
+        path = paths.file_list(segment.topic, segment.uid, segment.file_list)
         raise CorruptDocument(
-            f"{path} ends at offset {manifest.end}, but the index says that its segment ends at {segment.end}",
+            f"{path} ends at offset {file_list.end}, but the index says that its segment ends at {segment.end}",
             path=path,
         )
-    return manifest
+    return file_list
 
 
 def lost_file(path: str, segment: str, start: int, stop: int) -> DataLost:
@@ -77,7 +77,7 @@ def lost_file(path: str, segment: str, start: int, stop: int) -> DataLost:
     )
 
 
-def _files_of_chain(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[ManifestFile]:
+def _files_of_chain(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[FileEntry]:
     stop = stop if segment.end is None else min(stop, segment.end)
     if start >= stop:
         return
@@ -87,7 +87,7 @@ def _files_of_chain(store: Store, segment: StoredSegment, start: int, stop: int)
         for chunk in chain.walk_stored(at):
             at = chunk.info.end
             if not chunk.info.sealed:
-                yield manifest_file(chunk, None)
+                yield file_entry(chunk, None)
             if chunk.info.sealed or at >= stop:
                 return
     if segment.end is not None:

@@ -27,13 +27,13 @@ def read_traces(store: Store, topic: Topic) -> TopicTraces:
             end = _end_of(ChunkChain(store, name, uid, segment))
             if end is not None:
                 chains[segment] = end
-    manifests = (paths.manifest_segment(it.path) for it in store.list(paths.manifests_folder(name, uid)))
+    file_lists = (paths.file_list_segment(it.path) for it in store.list(paths.file_lists_folder(name, uid)))
     positions = group_positions.highest_positions(store, name, uid)
     return TopicTraces(
         sealed=index.entries,
         removed=index.removed,
         chains=chains,
-        named={*positions, *(it for it in manifests if it is not None)},
+        named={*positions, *(it for it in file_lists if it is not None)},
     )
 
 

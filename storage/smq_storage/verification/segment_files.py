@@ -1,4 +1,4 @@
-"""Checks the files of one segment: chunk chain, seal, manifest, footers, and the uploads that chunks refer to."""
+"""Checks the files of one segment: chunk chain, seal, file list, footers, and the uploads that chunks refer to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import zip_longest
 import pyarrow as pa
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
-from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.file_lists.file_list import FileEntry, FileList
 from smq_core.model.entities import Topic
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import paths
@@ -20,8 +20,8 @@ from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.chunks.schemas import chunk_schema, without_append_time
 from smq_storage.object_store.absence import SuspectedAbsences
 from smq_storage.object_store.store import ObjectMissing, Store
-from smq_storage.tables.file_statistics import manifest_file
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
+from smq_storage.tables.file_statistics import file_entry
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import lost_file
 from smq_storage.verification.columns import TopicColumns
@@ -31,13 +31,13 @@ from smq_storage.verification.referenced_uploads import ReferencedUploads
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSegment:
-    """What layout or index say of a segment. ``end`` is None while it is not sealed; ``manifest`` may be empty."""
+    """What layout or index say of a segment. ``end`` is None while it is not sealed; ``file_list`` may be empty."""
 
     name: str
     range: KeyRange
     schema_version: int
     end: int | None = None
-    manifest: str = ""
+    file_list: str = ""
 
 
 @dataclass
@@ -54,9 +54,9 @@ class SegmentFiles:
     uploads: ReferencedUploads
     absences: SuspectedAbsences
     rows: bool
-    files: list[ManifestFile] = field(default_factory=list)
+    files: list[FileEntry] = field(default_factory=list)
     _schema: pa.Schema | None = field(default=None, init=False)
-    _checked: set[ManifestFile] = field(default_factory=set, init=False)
+    _checked: set[FileEntry] = field(default_factory=set, init=False)
     """The compacted files that were checked."""
 
     def problems(self) -> Iterator[FileProblem]:
@@ -76,8 +76,8 @@ class SegmentFiles:
             yield FileProblem(chain.path(at), f"is missing: {self.segment.name} ends at offset {end}")
         elif end not in (None, at):
             yield FileProblem(chain.path(at), f"seals {self.segment.name} at offset {at}, but the index at {end}")
-        elif self.segment.manifest:
-            yield from self._manifest()
+        elif self.segment.file_list:
+            yield from self._file_list()
 
     def _chunk(self, chunk: StoredChunk, at: int) -> Iterator[FileProblem]:
         info = chunk.info
@@ -91,7 +91,7 @@ class SegmentFiles:
         expected = self._expected_schema(found)
         if found.names != expected.names or found.types != expected.types:
             yield FileProblem(chunk.path, f"has the columns {found.names}, expected {expected.names} with their types")
-        file = manifest_file(chunk, None)
+        file = file_entry(chunk, None)
         self.files.append(file)
         if info.reference is not None:
             if chunk.footer.num_rows:
@@ -111,7 +111,7 @@ class SegmentFiles:
             self._schema = found if columns is None else chunk_schema(columns)
         return self._schema
 
-    def _rows(self, file: ManifestFile) -> Iterator[FileProblem]:
+    def _rows(self, file: FileEntry) -> Iterator[FileProblem]:
         low, high = self.segment.range.start, self.segment.range.stop - 1
         try:
             for first, table in read_file(self.store, self.segment.name, file, file.first, file.end):
@@ -125,10 +125,10 @@ class SegmentFiles:
         except (CorruptChunk, DataLost) as error:
             yield FileProblem.of(error, file.path)
 
-    def _manifest(self) -> Iterator[FileProblem]:
-        path = paths.manifest(self.topic.name, self.topic.uid, self.segment.manifest)
+    def _file_list(self) -> Iterator[FileProblem]:
+        path = paths.file_list(self.topic.name, self.topic.uid, self.segment.file_list)
         try:
-            found = read_manifest(self.store, self.topic.name, self.topic.uid, self.segment.manifest)
+            found = read_file_list(self.store, self.topic.name, self.topic.uid, self.segment.file_list)
         except CorruptDocument as error:
             yield FileProblem.of(error, path)
             return
@@ -145,19 +145,19 @@ class SegmentFiles:
                 yield FileProblem(path, f"lists another file than the chunk chain has at offset {one.first}")
                 return
 
-    def _merged(self, manifest: SegmentManifest) -> Iterator[FileProblem]:
-        """A later manifest's files with merged rows. The others are those of the chain."""
-        for file in manifest.files:
+    def _merged(self, file_list: FileList) -> Iterator[FileProblem]:
+        """A later file list's files with merged rows. The others are those of the chain."""
+        for file in file_list.files:
             if paths.is_compacted(file.path) and file not in self._checked:
                 yield from self._compacted(file)
 
-    def _compacted(self, file: ManifestFile) -> Iterator[FileProblem]:
-        """A file with merged rows, which the manifest lists and a compacted chunk may name, too."""
+    def _compacted(self, file: FileEntry) -> Iterator[FileProblem]:
+        """A file with merged rows, which the file list has and a compacted chunk may name, too."""
         self._checked.add(file)
         problems = list(self._footer(file))
         yield from self._rows(file) if self.rows and not problems else problems
 
-    def _footer(self, file: ManifestFile) -> Iterator[FileProblem]:
+    def _footer(self, file: FileEntry) -> Iterator[FileProblem]:
         lost = lost_file(file.path, self.segment.name, file.first, file.end)
         try:
             with name_file_errors(self.store, file.path, file.etag, lambda: lost):
@@ -171,8 +171,8 @@ class SegmentFiles:
             yield FileProblem.of(error, file.path)
         else:
             if rows != file.rows:
-                yield FileProblem(file.path, f"has {rows} rows, the manifest says {file.rows}")
+                yield FileProblem(file.path, f"has {rows} rows, the file list says {file.rows}")
 
 
-def _identity(file: ManifestFile) -> tuple[object, ...]:
+def _identity(file: FileEntry) -> tuple[object, ...]:
     return file.path, file.first, file.rows, file.bytes, file.etag, file.first_row

@@ -54,7 +54,7 @@ class TopicFiles:
         for segment in _expected(layout, index):
             checked = SegmentFiles(self._store, topic, segment, columns, uploads, absences, self._rows)
             problems = list(checked.problems())
-            if problems and segment.manifest:
+            if problems and segment.file_list:
                 # Superseded chunks may be deleted between the answers, and the index may name other files by now.
                 segment = self._current(topic, segment)
                 checked = SegmentFiles(self._store, topic, segment, columns, uploads, absences, self._rows)
@@ -79,10 +79,10 @@ class TopicFiles:
         return any(found.path.endswith(".parquet") for found in self._store.list(folder))
 
     def _current(self, topic: Topic, segment: ExpectedSegment) -> ExpectedSegment:
-        """The segment with the manifest that the index names now."""
+        """The segment with the file list that the index names now."""
         entries = sealed_index.read(self._store, topic.name, topic.uid)
-        manifest = next((it.manifest for it in entries if it.name == segment.name), segment.manifest)
-        return replace(segment, manifest=manifest)
+        file_list = next((it.file_list for it in entries if it.name == segment.name), segment.file_list)
+        return replace(segment, file_list=file_list)
 
     def _was_removed(self, topic: Topic, segment: ExpectedSegment) -> bool:
         """Whether retention has removed the segment since the index was read."""
@@ -91,7 +91,7 @@ class TopicFiles:
 
 
 def _expected(layout: Layout | None, index: Index) -> list[ExpectedSegment]:
-    sealed = [ExpectedSegment(it.name, it.range, it.schema_version, it.end, it.manifest) for it in index.entries]
+    sealed = [ExpectedSegment(it.name, it.range, it.schema_version, it.end, it.file_list) for it in index.entries]
     names = {it.name for it in sealed}
     living = [it for it in layout.segments if it.name not in names] if layout is not None else []
     return [*sealed, *(ExpectedSegment(it.name, it.range, it.schema_version) for it in living)]

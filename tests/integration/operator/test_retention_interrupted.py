@@ -67,7 +67,7 @@ def test_retention_that_dies_at_any_effect_is_finished_by_the_next_leader(seawee
         assert not known.pending_deletion
         if finished:
             break
-    assert stopped == 12, "one write of the index, four files and the manifest of each of two segments, one more write"
+    assert stopped == 12, "one write of the index, four files and the file list of each of two segments, one more write"
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from smq_operator.cleanup.uploads import collect_unreferenced_uploads
 from smq_operator.reconcile.topics.adoption import retire
 from smq_storage.catalog import paths
 from smq_storage.catalog.layouts import put_layout, read_layout
-from smq_storage.catalog.sealed_index import name_manifest
+from smq_storage.catalog.sealed_index import name_file_list
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -113,12 +113,12 @@ def test_what_a_chunk_names_stays_wherever_the_chunk_is(store: Store, topic: Top
     assert uploads(store, topic) == {"a.parquet", "b.parquet", "c.parquet"}
 
 
-def test_what_a_chunk_names_stays_although_the_manifest_cannot_be_read(store: Store, topic: Topic):
+def test_what_a_chunk_names_stays_although_the_file_list_cannot_be_read(store: Store, topic: Topic):
     upload(store, topic, "a", "b")
     refer(store, topic, segment_name(0), ROWS, "a")
-    name = paths.manifest_name(segment_name(0), 0)
-    store.put(paths.manifest(topic.name, topic.uid, name), b"{")
-    assert name_manifest(store, topic.name, topic.uid, segment_name(0), "", name, RETRY_POLICY)
+    name = paths.file_list_name(segment_name(0), 0)
+    store.put(paths.file_list(topic.name, topic.uid, name), b"{")
+    assert name_file_list(store, topic.name, topic.uid, segment_name(0), "", name, RETRY_POLICY)
     assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
     assert uploads(store, topic) == {"a.parquet"}
 

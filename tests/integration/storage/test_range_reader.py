@@ -11,8 +11,8 @@ from smq_storage.chunks import parquet_codec
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store
-from smq_storage.tables.file_statistics import manifest_file
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
+from smq_storage.tables.file_statistics import file_entry
 from smq_storage.tables.range_reader import read_range
 from support.data.stored_segment import COLUMNS, SEGMENT, TOPIC, UID, CountingStore, rows_of, write_segment
 
@@ -32,14 +32,14 @@ def test_a_few_rows_of_a_large_chunk_do_not_fetch_it(store: CountingStore, monke
     assert size > 16 * 1024 * 1024
 
     def read(start: int, stop: int, columns: list[str] | None) -> tuple[int, int, int]:
-        """Requests besides the manifest, their bytes, and rows."""
+        """Requests besides the file list, their bytes, and rows."""
         store.reset()
         rows = 0
         for first, table in read_range(store, segment, start, stop, columns):
             assert columns == ["blob"] or table.column("number")[0].as_py() == first == start + rows
             rows += table.num_rows
-        manifest = store.get(paths.manifest(TOPIC, UID, segment.manifest)).data
-        return len(store.requests.reads) - 2, store.requests.bytes - 2 * len(manifest), rows
+        file_list = store.get(paths.file_list(TOPIC, UID, segment.file_list)).data
+        return len(store.requests.reads) - 2, store.requests.bytes - 2 * len(file_list), rows
 
     assert read(0, ROWS, None) == (1, size, ROWS), "all of it is one request"
     requests, nbytes, rows = read(3 * GROUP + 5, 3 * GROUP + 25, None)
@@ -59,11 +59,11 @@ def test_the_etag_of_the_writer_is_the_etag_of_readers(store: CountingStore) -> 
     other = ChunkChain(store, TOPIC, UID, "t-0-8-1")
     written = other.put(ChunkInfo("t-0-8-1", 0, 5, "w", "n"), [(rows_of(0, 5), 1)], chunk_schema(COLUMNS))
     assert isinstance(written, StoredChunk)
-    assert manifest_file(written, "number") == manifest_file(other.stored(0) or written._replace(etag=""), "number")
-    manifest = read_manifest(store, TOPIC, UID, segment.manifest)
-    assert manifest is not None
-    assert list(manifest.files) == [manifest_file(c, "number") for c in chain.walk_stored() if not c.info.sealed]
-    assert [file.etag for file in manifest.files] == [store.get(file.path).etag for file in manifest.files]
+    assert file_entry(written, "number") == file_entry(other.stored(0) or written._replace(etag=""), "number")
+    file_list = read_file_list(store, TOPIC, UID, segment.file_list)
+    assert file_list is not None
+    assert list(file_list.files) == [file_entry(c, "number") for c in chain.walk_stored() if not c.info.sealed]
+    assert [file.etag for file in file_list.files] == [store.get(file.path).etag for file in file_list.files]
 
 
 def test_a_vanished_file_and_an_altered_one_are_named(store: CountingStore) -> None:

@@ -388,8 +388,8 @@ MUTATIONS = (
         "keep_the_journal_of_a_segment_that_others_sealed",
         "When a seal chunk of another process is found, the journal is removed.",
         "broker/smq_broker/segments/sealing.py",
-        "        self._enqueue_manifest(hosted)\n        remove_journal(hosted)\n",
-        "        self._enqueue_manifest(hosted)\n",
+        "        self._enqueue_file_list(hosted)\n        remove_journal(hosted)\n",
+        "        self._enqueue_file_list(hosted)\n",
         (f"{TEST_JOURNAL}::test_a_seal_that_another_process_made_removes_the_journal",),
     ),
     Mutation(

@@ -20,7 +20,7 @@ REPLICATION = "broker/smq_broker/rows/replication_messages.py"
 ENTRIES = "core/smq_core/replica/log_entries.py"
 PLANNING = "core/smq_core/replica/chunk_planning.py"
 STATISTICS = "storage/smq_storage/tables/file_statistics.py"
-MANIFESTS = "storage/smq_storage/tables/manifests.py"
+FILE_LISTS = "storage/smq_storage/tables/file_lists.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
 COLLECTION = "operator/smq_operator/cleanup/uploads.py"
 
@@ -29,8 +29,8 @@ TEST_CONSUMER = "tests/unit/client/test_large_values.py"
 TEST_BROKER = "tests/unit/broker/test_large_values.py"
 TEST_CHUNKS = "tests/unit/core/replica/test_large_values.py"
 TEST_FORMAT = "tests/unit/storage/uploads/test_large_values.py"
-TEST_MANIFESTS = "tests/unit/storage/tables/test_manifests.py"
-TEST_COLLECTION = "tests/unit/operator/cleanup/test_manifest_collection.py"
+TEST_FILE_LISTS = "tests/unit/storage/tables/test_file_lists.py"
+TEST_COLLECTION = "tests/unit/operator/cleanup/test_file_list_collection.py"
 
 MUTATIONS = (
     # ---- producers
@@ -175,20 +175,20 @@ MUTATIONS = (
         (f"{TEST_CHUNKS}::test_a_chunk_has_a_limited_number_of_names",),
     ),
     Mutation(
-        "list_no_names_in_manifests",
-        "The manifest has the names of the chunk.",
+        "list_no_names_in_file_lists",
+        "The file list has the names of the chunk.",
         STATISTICS,
         "        large_values=large_values,\n",
         "",
-        (f"{TEST_BROKER}::test_a_chunk_and_the_manifest_have_the_names_of_all_their_batches",),
+        (f"{TEST_BROKER}::test_a_chunk_and_the_file_list_have_the_names_of_all_their_batches",),
     ),
     Mutation(
-        "take_a_manifest_without_names_for_the_same",
-        "A manifest that lacks names is not the segment's.",
-        MANIFESTS,
+        "take_a_file_list_without_names_for_the_same",
+        "A file list that lacks names is not the segment's.",
+        FILE_LISTS,
         ", it.first_row, it.large_values)",
         ", it.first_row)",
-        (f"{TEST_MANIFESTS}::test_a_manifest_without_the_names_of_large_values_is_another_one",),
+        (f"{TEST_FILE_LISTS}::test_a_file_list_without_the_names_of_large_values_is_another_one",),
     ),
     # ---- readers
     Mutation(
@@ -281,10 +281,10 @@ MUTATIONS = (
         (f"{TEST_BROKER}::test_a_large_value_that_waits_long_for_capacity_is_checked_again",),
     ),
     Mutation(
-        "collect_values_that_manifests_name",
-        "A value that a manifest names stays.",
+        "collect_values_that_file_lists_name",
+        "A value that a file list names stays.",
         COLLECTION,
-        "            found.update(name for it in manifest.files for name in it.large_values)\n",
+        "            found.update(name for it in file_list.files for name in it.large_values)\n",
         "",
         (f"{TEST_COLLECTION}::test_large_values_stay_as_long_as_their_segment_and_go_with_it[True]",),
     ),

@@ -546,8 +546,8 @@ MUTATIONS = (
         (f"{TEST_VERIFICATION}::test_a_damaged_file_is_named_alone[a seal chunk is gone]",),
     ),
     Mutation(
-        "verify_without_manifests",
-        "A manifest lists the files of the chunk chain.",
+        "verify_without_file_lists",
+        "A file list names the files of the chunk chain.",
         CHAINS,
         "if listed is None or there is None or _identity(listed) != _identity(there):",
         "if False:",

@@ -374,12 +374,12 @@ MUTATIONS = (
         (f"{TEST_COLLECTION}::test_files_stay_for_a_while_after_their_segment_was_removed",),
     ),
     Mutation(
-        "keep_no_replaced_manifest_for_pins",
-        "A replaced manifest stays while a reader's pin may need it.",
+        "keep_no_replaced_file_list_for_pins",
+        "A replaced file list stays while a reader's pin may need it.",
         "operator/smq_operator/cleanup/orphaned_files.py",
         "    if orphaned and has_pins(store, topic):\n",
         "    if not orphaned:\n",
-        (f"{TEST_PINS}::test_a_replaced_manifest_stays_while_there_is_a_pin",),
+        (f"{TEST_PINS}::test_a_replaced_file_list_stays_while_there_is_a_pin",),
     ),
     Mutation(
         "end_a_pin_that_was_renewed",

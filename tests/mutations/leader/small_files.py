@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-SMALL_FILES = "core/smq_core/manifests/small_files.py"
-TEST_SMALL_FILES = "tests/unit/core/manifests/test_small_files.py"
-PLAN = "storage/smq_storage/compaction/manifest_switch.py"
+SMALL_FILES = "core/smq_core/file_lists/small_files.py"
+TEST_SMALL_FILES = "tests/unit/core/file_lists/test_small_files.py"
+PLAN = "storage/smq_storage/compaction/file_list_switch.py"
 MERGING = "storage/smq_storage/compaction/merging.py"
 TEST_MERGING = "tests/unit/storage/compaction/test_compaction.py"
 MERGER = "operator/smq_operator/compaction/small_file_merger.py"
@@ -89,10 +89,10 @@ MUTATIONS = (
         (f"{TEST_MERGER}::test_files_that_retention_deletes_meanwhile_are_no_problem",),
     ),
     Mutation(
-        "keep_the_name_of_the_former_manifest",
-        "The leader gives its clients the name of the manifest with the merged files.",
+        "keep_the_name_of_the_former_file_list",
+        "The leader gives its clients the name of the file list with the merged files.",
         MERGER,
-        "            managed.manifests_named({entry.name: named})",
+        "            managed.file_lists_named({entry.name: named})",
         "            pass",
         (f"{TEST_MERGER}::test_small_files_become_one_with_the_same_messages",),
     ),

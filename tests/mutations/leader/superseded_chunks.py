@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-STEPS = "core/smq_core/manifests/superseded_chunks.py"
-TEST_STEPS = "tests/unit/core/manifests/test_superseded_chunks.py"
+STEPS = "core/smq_core/file_lists/superseded_chunks.py"
+TEST_STEPS = "tests/unit/core/file_lists/test_superseded_chunks.py"
 PINS = "core/smq_core/reading/reader_pins.py"
 FILES = "storage/smq_storage/compaction/superseded_files.py"
 TEST_FILES = "tests/unit/storage/compaction/test_superseded_files.py"
@@ -25,15 +25,15 @@ MUTATIONS = (
         "if age >= grace else CleanupStep.WAIT",
         "if True else CleanupStep.WAIT",
         (
-            f"{TEST_STEPS}::test_chunks_are_deleted_once_the_named_manifest_was_recorded_for_long_enough",
+            f"{TEST_STEPS}::test_chunks_are_deleted_once_the_named_file_list_was_recorded_for_long_enough",
             f"{TEST_COLLECTOR}::test_chunks_are_deleted_a_while_after_it_was_recorded_that_they_are_superseded",
         ),
     ),
     Mutation(
-        "take_the_record_of_a_former_manifest",
-        "Each manifest begins the grace anew.",
+        "take_the_record_of_a_former_file_list",
+        "Each file list begins the grace anew.",
         STEPS,
-        "if record is None or record.manifest != entry.manifest:",
+        "if record is None or record.file_list != entry.file_list:",
         "if record is None:",
         (f"{TEST_COLLECTOR}::test_a_second_compaction_begins_anew",),
     ),
@@ -58,7 +58,7 @@ MUTATIONS = (
     ),
     Mutation(
         "delete_the_only_mention_of_a_large_value",
-        "A chunk whose large values the manifest does not name is never superseded.",
+        "A chunk whose large values the file list does not name is never superseded.",
         STEPS,
         "if not large_values.issuperset(info.large_values):",
         "if False:",
@@ -106,7 +106,7 @@ MUTATIONS = (
     ),
     Mutation(
         "delete_chunks_without_a_look_at_the_merged_files",
-        "No chunk is deleted before all merged files of the manifest are known to be there as it says.",
+        "No chunk is deleted before all merged files in the file list are known to be there as it says.",
         FILES,
         "        _check_file(store, segment, file)\n",
         "        pass\n",
@@ -122,7 +122,7 @@ MUTATIONS = (
         "        _replace_first(store, chain, run, retry_policy)\n        done.replaced += 1\n",
         "        done.replaced += 1\n",
         (
-            f"{TEST_FILES}::test_the_chain_says_what_the_manifest_says",
+            f"{TEST_FILES}::test_the_chain_says_what_the_file_list_says",
             f"{TEST_FILES}::test_a_sealer_that_comes_late_finds_the_seal_and_writes_nothing",
         ),
     ),
@@ -152,7 +152,7 @@ MUTATIONS = (
     ),
     Mutation(
         "read_the_clocks_before_the_index",
-        "The grace begins after the manifest was found in the index.",
+        "The grace begins after the file list was found in the index.",
         COLLECTOR,
         "        entries = await self._store.run(_living_entries, topic)\n"
         "        clocks = await self._filer_clock.read()  # after the index\n",
@@ -210,9 +210,9 @@ MUTATIONS = (
     ),
     Mutation(
         "report_merged_rows_as_lost",
-        "A reader whose file was replaced goes on with the manifest that the index names now.",
+        "A reader whose file was replaced goes on with the file list that the index names now.",
         FILE_FETCHER,
-        '        self.sealed, self._manifest, self._unusable_manifest = entry, None, ""\n        return True\n',
+        '        self.sealed, self._file_list, self._unusable_file_list = entry, None, ""\n        return True\n',
         "        return False\n",
         (f"{TEST_FETCHER}::test_a_reader_in_the_middle_goes_on_with_the_merged_file",),
     ),
@@ -222,7 +222,7 @@ MUTATIONS = (
         FILE_FETCHER,
         "                goes_on = self._read_compacted(chain, compacted)\n",
         "                output.position, goes_on = compacted.end, True\n",
-        (f"{TEST_FETCHER}::test_a_reader_goes_on_by_the_chain_if_its_manifest_is_gone_too",),
+        (f"{TEST_FETCHER}::test_a_reader_goes_on_by_the_chain_if_its_file_list_is_gone_too",),
     ),
     Mutation(
         "wait_for_ever_for_a_chunk_that_was_merged",
@@ -230,7 +230,7 @@ MUTATIONS = (
         FILE_FETCHER,
         "            if found is None and output.at_boundary and (",
         "            if False and (",
-        (f"{TEST_FETCHER}::test_a_reader_between_two_chunks_goes_on_although_the_manifests_are_gone",),
+        (f"{TEST_FETCHER}::test_a_reader_between_two_chunks_goes_on_although_the_file_lists_are_gone",),
     ),
     Mutation(
         "believe_a_compacted_chunk",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
-from smq_core.manifests.segment_manifest import SegmentManifest
+from smq_core.file_lists.file_list import FileList
 from smq_core.replica.log_entries import ChunkWrite
 from smq_operator.cleanup import uploads as collection
 from support.sim.clients import large_values
@@ -46,7 +46,7 @@ def publish_values_without_a_check(patch: Patch) -> None:
 
 @collection_mutation
 def collect_values_that_chunks_name(patch: Patch) -> None:
-    """A large value that a chunk or a manifest names stays, however old it is."""
+    """A large value that a chunk or a file list names stays, however old it is."""
     original = collection.referenced
 
     def referenced(*args: Any, **more: Any) -> set[str]:
@@ -62,13 +62,13 @@ def collect_no_values(patch: Patch) -> None:
 
 
 @collection_mutation
-def list_no_values_in_manifests(patch: Patch) -> None:
-    """A segment with a manifest is not walked, so its manifest names the large values that stay."""
-    original = collection.find_manifest
+def list_no_values_in_file_lists(patch: Patch) -> None:
+    """A segment with a file list is not walked, so its file list names the large values that stay."""
+    original = collection.find_file_list
 
-    def find_manifest(*args: Any) -> SegmentManifest | None:
+    def find_file_list(*args: Any) -> FileList | None:
         found = original(*args)
         files = tuple(replace(file, large_values=()) for file in found.files) if found is not None else ()
         return replace(found, files=files) if found is not None else None
 
-    patch.setattr(collection, "find_manifest", find_manifest)
+    patch.setattr(collection, "find_file_list", find_file_list)

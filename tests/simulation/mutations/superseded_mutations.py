@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import SealedSegment
 from smq_core.reading.reader_pins import StoredPin
 from smq_operator.cleanup import superseded_chunks as cleanup
@@ -30,13 +30,13 @@ def delete_superseded_chunks_at_once(patch: Patch) -> None:
 
 
 @mutation
-def take_the_record_of_a_former_manifest(patch: Patch) -> None:
-    """Each manifest begins the grace anew."""
+def take_the_record_of_a_former_file_list(patch: Patch) -> None:
+    """Each file list begins the grace anew."""
     original = cleanup.next_step
 
     def next_step(entry: SealedSegment, *rest: Any) -> Any:
         record = entry.superseded
-        known = replace(record, manifest=entry.manifest) if record is not None else None
+        known = replace(record, file_list=entry.file_list) if record is not None else None
         return original(replace(entry, superseded=known), *rest)
 
     patch.setattr(cleanup, "next_step", next_step)
@@ -75,7 +75,7 @@ def delete_chunks_before_the_walk_passes_over_them(patch: Patch) -> None:
 def delete_the_chunk_after_a_merged_file(patch: Patch) -> None:
     """The chunk at the end of a merged file is not superseded. It may be the seal chunk."""
 
-    def superseded_offsets(file: ManifestFile, chunks: Iterable[int]) -> list[int]:
+    def superseded_offsets(file: FileEntry, chunks: Iterable[int]) -> list[int]:
         return sorted({first for first in chunks if file.first < first <= file.end})
 
     patch.setattr(files, "superseded_offsets", superseded_offsets)
@@ -83,7 +83,7 @@ def delete_the_chunk_after_a_merged_file(patch: Patch) -> None:
 
 @mutation
 def delete_chunks_without_a_look_at_the_merged_files(patch: Patch) -> None:
-    """No chunk is deleted before all merged files of the manifest are known to be there as it says."""
+    """No chunk is deleted before all merged files in the file list are known to be there as it says."""
     patch.setattr(files, "_check_file", lambda *args: None)
 
 

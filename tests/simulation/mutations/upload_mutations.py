@@ -20,12 +20,12 @@ def collect_old_uploads_whatever_refers_to_them(patch: Patch) -> None:
 
 
 @mutation
-def overlook_uploads_that_only_a_manifest_shows(patch: Patch) -> None:
-    """A segment with a manifest is not walked, so its manifest says which uploads stay."""
+def overlook_uploads_that_only_a_file_list_shows(patch: Patch) -> None:
+    """A segment with a file list is not walked, so its file list says which uploads stay."""
     original = collection.referenced
 
     def referenced(store: Any, topic: Any, segments: Any) -> set[str]:
-        return original(store, topic, {name: manifest for name, manifest in segments.items() if not manifest})
+        return original(store, topic, {name: file_list for name, file_list in segments.items() if not file_list})
 
     patch.setattr(collection, "referenced", referenced)
 

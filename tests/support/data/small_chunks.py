@@ -9,12 +9,12 @@ from smq_storage.catalog import sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
 from support.data import sealed_topic
 from support.data.sealed_topic import put_chain, sealed_entry
-from support.data.stored_segment import COLUMNS, manifest_of_chain, rows_of
+from support.data.stored_segment import COLUMNS, file_list_of_chain, rows_of
 
 NAME, UID = "default/t", "uid-1"
 # The rows of one chunk.
@@ -39,9 +39,9 @@ def _write_segment(store: Store, number: int, chunks: int) -> SealedSegment:
         info = ChunkInfo(name, first, ROWS, "w", f"n{first}")
         chain.put(info, [(rows_of(first, ROWS), 1)], chunk_schema(COLUMNS), key="text")
     chain.put_seal(ChunkInfo(name, end, 0, "w", "seal", sealed=True))
-    manifest = manifest_of_chain(chain, "text")
-    assert manifest is not None
-    return sealed_entry(number, end, manifest=write_manifest(store, NAME, UID, manifest))
+    file_list = file_list_of_chain(chain, "text")
+    assert file_list is not None
+    return sealed_entry(number, end, file_list=write_file_list(store, NAME, UID, file_list))
 
 
 def index_of(store: Store) -> list[SealedSegment]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from smq_core.manifests.segment_manifest import SegmentManifest
+from smq_core.file_lists.file_list import FileList
 from smq_core.model.entities import ChunkInfo, Column
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema
 from smq_storage.object_store.store import ObjectInfo, ObjectTail, Store, StoredObject
-from smq_storage.tables.file_statistics import manifest_file
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
+from smq_storage.tables.file_statistics import file_entry
 from smq_storage.tables.segment_files import StoredSegment
 
 TOPIC, UID, SEGMENT = "ns/t", "uid", "t-0-8-0"
@@ -37,7 +37,7 @@ def rows_of(first: int, count: int, blob_bytes: int = 8) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays.values()), schema=schema)
 
 
-def write_segment(store: Store, *sizes: int, blob_bytes: int = 8, manifest: bool = True) -> StoredSegment:
+def write_segment(store: Store, *sizes: int, blob_bytes: int = 8, file_list: bool = True) -> StoredSegment:
     """A sealed segment with chunks of that number of rows. The chunk at offset n was appended at n microseconds."""
     chain = ChunkChain(store, TOPIC, UID, SEGMENT)
     at = 0
@@ -46,19 +46,19 @@ def write_segment(store: Store, *sizes: int, blob_bytes: int = 8, manifest: bool
         chain.put(info, [(rows_of(at, size, blob_bytes), at)], chunk_schema(COLUMNS), key="number")
         at += size
     chain.put_seal(ChunkInfo(SEGMENT, at, 0, "w", "seal", sealed=True))
-    made = manifest_of_chain(chain, "number")
+    made = file_list_of_chain(chain, "number")
     assert made is not None
-    name = write_manifest(store, TOPIC, UID, made) if manifest else ""
+    name = write_file_list(store, TOPIC, UID, made) if file_list else ""
     return StoredSegment(TOPIC, UID, SEGMENT, at, name)
 
 
-def manifest_of_chain(chain: ChunkChain, key: str | None = None) -> SegmentManifest | None:
-    """The manifest of a segment as its chunk chain says, or None while it is not sealed."""
+def file_list_of_chain(chain: ChunkChain, key: str | None = None) -> FileList | None:
+    """The file list of a segment as its chunk chain says, or None while it is not sealed."""
     files = []
     for chunk in chain.walk_stored():
         if chunk.info.sealed:
-            return SegmentManifest(chain.segment, chunk.info.first, tuple(files))
-        files.append(manifest_file(chunk, key))
+            return FileList(chain.segment, chunk.info.first, tuple(files))
+        files.append(file_entry(chunk, key))
     return None
 
 

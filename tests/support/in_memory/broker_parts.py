@@ -12,12 +12,12 @@ import pyarrow as pa
 from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry
 
+from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
-from smq_broker.manifests.writer import ManifestWriter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
@@ -93,8 +93,8 @@ class BrokerParts:
         self.accepting_batches = threading.Event()
         self.accepting_batches.set()
         self.registry = SegmentRegistry(self.replica.incarnation, on_drain=wrap("on_drain", lambda: None))
-        self.manifests = ManifestWriter(store, self.metrics, self.threads)
-        self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads, self.manifests)
+        self.file_lists = FileListWriter(store, self.metrics, self.threads)
+        self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads, self.file_lists)
         self.stopped = False
         self._killed = False
         self.disk = DiskActivity(lambda: 0.0)  # a slow machine is no disk that does not answer

@@ -8,14 +8,14 @@ from typing import cast
 
 from smq_core.model.entities import SECOND, Topic
 from smq_operator.compaction.small_file_merger import SmallFileMerger
-from smq_operator.manifests.topic_manifests import TopicManifests
+from smq_operator.file_lists.topic_file_lists import TopicFileLists
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import sealed_index
-from smq_storage.compaction.manifest_switch import plan_small_files
+from smq_storage.compaction.file_list_switch import plan_small_files
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from support.data.small_chunks import NAME, UID
@@ -40,8 +40,8 @@ class MergingLeader:
         settings = settings or MergeSettings(after_us=0)
         self.managed = ManagedTopic(DesiredTopic(topic.name, topic.spec), topic, index_read=True)
         self.managed.merge_index(sealed_index.load(self.store, NAME, UID))
-        self.manifests = TopicManifests(
-            topic, has_small_files=lambda manifest: bool(plan_small_files(manifest, settings.policy))
+        self.file_lists = TopicFileLists(
+            topic, has_small_files=lambda file_list: bool(plan_small_files(file_list, settings.policy))
         )
         self.tasks = TaskRunner()
         self.merger = SmallFileMerger(
@@ -56,14 +56,14 @@ class MergingLeader:
 
     def small_files(self, uid: str) -> Mapping[str, str]:
         assert uid == UID
-        return self.manifests.small_files
+        return self.file_lists.small_files
 
-    def read_manifests(self) -> None:
-        """A pass of the namer, which reads the manifests that it does not know yet."""
-        self.manifests.run(self.store, list(self.managed.sealed.values()), self.time, RETRY_POLICY)
+    def read_file_lists(self) -> None:
+        """A pass of the namer, which reads the file lists that it does not know yet."""
+        self.file_lists.run(self.store, list(self.managed.sealed.values()), self.time, RETRY_POLICY)
 
     async def merge(self) -> None:
-        self.read_manifests()
+        self.read_file_lists()
         await self.merger.run_pass()
 
     @property

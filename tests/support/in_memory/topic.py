@@ -36,9 +36,9 @@ from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store, open_store
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from support.data import uploads
-from support.data.stored_segment import manifest_of_chain
+from support.data.stored_segment import file_list_of_chain
 from support.in_memory.brokers import batch_of
 from support.waiting import eventually
 
@@ -143,13 +143,13 @@ class TopicInMemory:
     def put_seal(self, segment: Segment, end: int, lost: Loss | None = None) -> None:
         self.chain(segment).put_seal(ChunkInfo(segment.name, end, 0, "w", "seal", sealed=True, lost=lost))
 
-    def name_manifest(self, segment: Segment) -> str:
-        """Writes the manifest of a sealed segment and names it in the history. Returns its path."""
-        manifest = manifest_of_chain(self.chain(segment), None)
-        assert manifest is not None
-        name = write_manifest(self.files, self.name, "uid", manifest)
-        self.sealed[segment.name] = replace(self.sealed[segment.name], manifest=name)
-        return paths.manifest(self.name, "uid", name)
+    def name_file_list(self, segment: Segment) -> str:
+        """Writes the file list of a sealed segment and names it in the history. Returns its path."""
+        file_list = file_list_of_chain(self.chain(segment), None)
+        assert file_list is not None
+        name = write_file_list(self.files, self.name, "uid", file_list)
+        self.sealed[segment.name] = replace(self.sealed[segment.name], file_list=name)
+        return paths.file_list(self.name, "uid", name)
 
 
 def rows_of(count: int) -> pa.Table:

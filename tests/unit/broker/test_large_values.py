@@ -17,9 +17,9 @@ from smq_core.model.entities import SECOND
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb
 from smq_storage.catalog import paths
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from support.data.raw_flight import rows
-from support.data.stored_segment import manifest_of_chain
+from support.data.stored_segment import file_list_of_chain
 from support.in_memory.broker_parts import ProducerClient
 from support.in_memory.journaled_brokers import JournaledBrokers
 from support.waiting import HANG_GUARD, eventually
@@ -70,16 +70,16 @@ def test_the_names_are_replicated_and_count_as_memory(brokers: Brokers) -> None:
         assert entries[2].batch.nbytes - entries[1].batch.nbytes >= sum(map(len, NAMES[1:]))
 
 
-def test_a_chunk_and_the_manifest_have_the_names_of_all_their_batches(brokers: Brokers) -> None:
+def test_a_chunk_and_the_file_list_have_the_names_of_all_their_batches(brokers: Brokers) -> None:
     send_three(brokers)
     brokers.flush()
     assert brokers.names() == [(0, tuple(NAMES))]
     brokers.brokers[0].seal(brokers.topic, brokers.segment)
-    brokers.brokers[0].manifests.write_next()
-    name = paths.manifest_name(brokers.segment.name, 0)
-    manifest = read_manifest(brokers.store, brokers.topic.name, brokers.topic.uid, name)
-    assert manifest is not None and manifest == manifest_of_chain(brokers.chain)
-    assert [file.large_values for file in manifest.files] == [tuple(NAMES)]
+    brokers.brokers[0].file_lists.write_next()
+    name = paths.file_list_name(brokers.segment.name, 0)
+    file_list = read_file_list(brokers.store, brokers.topic.name, brokers.topic.uid, name)
+    assert file_list is not None and file_list == file_list_of_chain(brokers.chain)
+    assert [file.large_values for file in file_list.files] == [tuple(NAMES)]
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -12,10 +12,10 @@ import pytest
 
 from smq.data_files import DataFile, DataFiles, duckdb_query, duckdb_settings
 from smq_core.errors import InvalidRequest
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import StoreSettings
-from smq_storage.tables.topic_file_list import ListedFile, kind_of
+from smq_storage.tables.listed_files import ListedFile, kind_of
 
 LOCAL = StoreSettings("s3://smq", endpoint="http://127.0.0.1:8333")
 CHUNK = paths.chunk("default/t", "uid", "t-0-8-0", 0)
@@ -24,8 +24,8 @@ UPLOAD = paths.upload("uid", "p-1-1-nonce")
 
 
 def data_file(path: str, segment: str = "t-0-8-0", first: int = 0, rows: int = 3, first_row: int = 0) -> DataFile:
-    manifest = ManifestFile(path, first, rows, 100, "etag", first_row=first_row, appended_max=1_000_000)
-    return DataFile.of(ListedFile(segment, kind_of(path), manifest), "s3://smq")
+    file_list = FileEntry(path, first, rows, 100, "etag", first_row=first_row, appended_max=1_000_000)
+    return DataFile.of(ListedFile(segment, kind_of(path), file_list), "s3://smq")
 
 
 def data_files(files: Sequence[DataFile]) -> DataFiles:

@@ -14,10 +14,10 @@ from smq_core.model.entities import RemovedSegment, Topic
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store, StoreSettings, open_store
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from smq_storage.tables.segment_files import StoredSegment
 from support.data.sealed_topic import END, ROWS, make_topic, segment_name
-from support.data.stored_segment import manifest_of_chain
+from support.data.stored_segment import file_list_of_chain
 
 
 @pytest.fixture
@@ -81,19 +81,19 @@ def test_a_removed_segment_is_lost_with_that_reason(store: Store, topic: Topic) 
 
 
 def test_files_that_were_replaced_since_the_plan(store: Store, topic: Topic) -> None:
-    """As by a compaction: the plan's manifest names files that are gone, and the index names another one."""
+    """As by a compaction: the plan's file list names files that are gone, and the index names another one."""
     (entry, _) = sealed_index.read(store, topic.name, topic.uid)
     planned = StoredSegment.of(topic.name, topic.uid, entry)
-    manifest = manifest_of_chain(ChunkChain(store, topic.name, topic.uid, entry.name))
-    assert manifest is not None
+    file_list = file_list_of_chain(ChunkChain(store, topic.name, topic.uid, entry.name))
+    assert file_list is not None
     compacted = f"{paths.segment_folder(topic.name, topic.uid, entry.name)}/compacted.parquet"
-    (before, *others) = manifest.files
+    (before, *others) = file_list.files
     store.put_new(compacted, store.get(before.path).data)
     etag = store.get(compacted).etag
     store.delete(before.path)
     files = (replace(before, path=compacted, etag=etag), *others)
-    name = write_manifest(store, topic.name, topic.uid, replace(manifest, files=files))
-    assert sealed_index.name_manifest(store, topic.name, topic.uid, entry.name, "", name)
+    name = write_file_list(store, topic.name, topic.uid, replace(file_list, files=files))
+    assert sealed_index.name_file_list(store, topic.name, topic.uid, entry.name, "", name)
     assert offsets(reader(store, topic).read(planned, 2, END)) == list(range(2, END))
 
 

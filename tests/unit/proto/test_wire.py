@@ -84,9 +84,9 @@ def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
 
 
 @pytest.mark.parametrize("lost", [None, Loss(100, 120), Loss(100, 120, True), Loss(100, 100, True)])
-def test_a_sealed_segment_keeps_its_manifest_and_what_it_lost(lost: Loss | None) -> None:
+def test_a_sealed_segment_keeps_its_file_list_and_what_it_lost(lost: Loss | None) -> None:
     entry = SealedSegment(
-        "t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2, manifest="m.json"
+        "t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2, file_list="m.json"
     )
     entry = replace(entry, lost=lost)
     assert sealed_from_pb(sealed_to_pb(entry)) == entry and entry.lost == lost

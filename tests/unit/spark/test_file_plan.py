@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from pyspark_smq.planning.wanted import TimeBounds, Wanted
 from pyspark_smq.table.file_plan import FilePlan, UploadRows, is_hidden, plan_files
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import paths
 
 S = "t-0-16-0"
 ALL = Wanted()
 
 
-def chunk(first: int, rows: int) -> ManifestFile:
-    return ManifestFile(paths.chunk("default/t", "u", S, first), first, rows, 100, "e", appended_min=first)
+def chunk(first: int, rows: int) -> FileEntry:
+    return FileEntry(paths.chunk("default/t", "u", S, first), first, rows, 100, "e", appended_min=first)
 
 
-def upload(first: int, rows: int, first_row: int, name: str = "p-1-1-n.parquet") -> ManifestFile:
+def upload(first: int, rows: int, first_row: int, name: str = "p-1-1-n.parquet") -> FileEntry:
     path = paths.uploaded_file("u", name)
-    return ManifestFile(path, first, rows, 100, "e", appended_min=9, appended_max=9, first_row=first_row)
+    return FileEntry(path, first, rows, 100, "e", appended_min=9, appended_max=9, first_row=first_row)
 
 
-def plan(start: int, stop: int, *files: ManifestFile, wanted: Wanted = ALL) -> FilePlan:
+def plan(start: int, stop: int, *files: FileEntry, wanted: Wanted = ALL) -> FilePlan:
     return plan_files({S: (start, stop)}, {S: files}, wanted)
 
 
@@ -81,7 +81,7 @@ def test_files_without_wanted_messages_are_left_out_and_counted() -> None:
     bounds=st.tuples(st.integers(0, 40), st.integers(0, 40)),
 )
 def test_every_offset_is_read_exactly_once(sizes: list[tuple[int, str]], bounds: tuple[int, int]) -> None:
-    files: list[ManifestFile] = []
+    files: list[FileEntry] = []
     for rows, kind in sizes:
         at = files[-1].end if files else 0
         made = upload(at, rows, 7 * at) if kind == "upload" else chunk(at, rows)

@@ -10,12 +10,12 @@ import pytest
 
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.planning.wanted import KeyBounds, TimeBounds, Wanted, key_bounds, time_bounds
-from smq_core.manifests.key_bounds import lower_bound, upper_bound
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
+from smq_core.file_lists.key_bounds import lower_bound, upper_bound
 
 
-def file(**known: Any) -> ManifestFile:
-    return ManifestFile("p", 0, 10, 100, "e", **known)
+def file(**known: Any) -> FileEntry:
+    return FileEntry("p", 0, 10, 100, "e", **known)
 
 
 @pytest.mark.parametrize(

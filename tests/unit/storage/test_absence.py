@@ -18,7 +18,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store import absence
 from smq_storage.object_store.store import ObjectInfo, ObjectMissing, ObjectTail, Store, StoredObject, open_store
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import StoredSegment, files_between
 from smq_storage.uploads.large_values import LargeValue, read_large_value
@@ -26,7 +26,7 @@ from smq_storage.verification.topic_files import TopicFiles
 from support.data import uploads
 from support.data.raw_flight import rows
 from support.data.sealed_topic import END, RANGE, make_topic, segment_name
-from support.data.stored_segment import manifest_of_chain
+from support.data.stored_segment import file_list_of_chain
 
 
 class CountingStore:
@@ -106,9 +106,9 @@ def test_an_object_that_a_second_read_or_a_listing_finds_is_not_missing(store: S
 def lossy_reads(store: Store, topic: Topic) -> dict[str, tuple[str, Callable[[Store], object]]]:
     """Reads that report a loss if an object is missing: the object, and the read."""
     name = segment_name(0)
-    manifest = manifest_of_chain(ChunkChain(store, topic.name, topic.uid, name))
-    assert manifest is not None
-    file, large = manifest.files[1], LargeValue.of("p-0-a.value", b"large")
+    file_list = file_list_of_chain(ChunkChain(store, topic.name, topic.uid, name))
+    assert file_list is not None
+    file, large = file_list.files[1], LargeValue.of("p-0-a.value", b"large")
     store.put(paths.large_value(topic.uid, large.name), b"large")
     segment = StoredSegment(topic.name, topic.uid, name, end=END)
     first = paths.chunk(topic.name, topic.uid, name, 0)
@@ -143,12 +143,12 @@ def test_verify_reports_no_file_that_is_there(store: Store, topic: Topic) -> Non
 def write_compacted(store: Store, topic: Topic) -> list[str]:
     """The first segment is compacted, but its files were never written. Returns their paths."""
     at, name = (topic.name, topic.uid), segment_name(0)
-    found = manifest_of_chain(ChunkChain(store, *at, name))
+    found = file_list_of_chain(ChunkChain(store, *at, name))
     assert found is not None
     merged = [paths.compacted_file(*at, name, file.first, "n") for file in found.files]
     files = tuple(replace(file, path=path) for file, path in zip(found.files, merged, strict=True))
-    manifest = write_manifest(store, *at, replace(found, files=files, version=1, nonce="n"))
-    assert sealed_index.name_manifest(store, *at, name, "", manifest)
+    file_list = write_file_list(store, *at, replace(found, files=files, version=1, nonce="n"))
+    assert sealed_index.name_file_list(store, *at, name, "", file_list)
     return merged
 
 

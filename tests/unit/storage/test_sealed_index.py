@@ -196,54 +196,54 @@ def test_leaders_that_raise_and_append_at_once_lose_nothing(store: Store) -> Non
     assert len(names(store)) == 42 and losses(store) == {"t-0": Loss(100, 140, at_least=True)}
 
 
-def manifest_of(store: Store, number: int) -> str:
-    return next(e.manifest for e in sealed_index.read(store, *AT) if e.number == number)
+def file_list_of(store: Store, number: int) -> str:
+    return next(e.file_list for e in sealed_index.read(store, *AT) if e.number == number)
 
 
-def test_a_manifest_is_named_on_any_page_and_the_rest_stays(store: Store) -> None:
+def test_a_file_list_is_named_on_any_page_and_the_rest_stays(store: Store) -> None:
     count = 2 * PAGE_ENTRIES + 3
     sealed_index.append(store, *AT, [entry(i) for i in range(count)])
     for number in (0, PAGE_ENTRIES, count - 1):
-        assert sealed_index.name_manifest(store, *AT, f"t-{number}", "", "m0")
-        assert manifest_of(store, number) == "m0"
-    named = [e.number for e in sealed_index.read(store, *AT) if e.manifest]
+        assert sealed_index.name_file_list(store, *AT, f"t-{number}", "", "m0")
+        assert file_list_of(store, number) == "m0"
+    named = [e.number for e in sealed_index.read(store, *AT) if e.file_list]
     assert named == [0, PAGE_ENTRIES, count - 1]
     assert len(names(store)) == count
 
 
-def test_naming_a_manifest_can_be_repeated(store: Store) -> None:
+def test_naming_a_file_list_can_be_repeated(store: Store) -> None:
     sealed_index.append(store, *AT, [entry(1)])
-    assert sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
-    assert sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
+    assert sealed_index.name_file_list(store, *AT, "t-1", "", "m0")
+    assert sealed_index.name_file_list(store, *AT, "t-1", "", "m0")
 
 
-def test_only_the_expected_manifest_is_replaced(store: Store) -> None:
+def test_only_the_expected_file_list_is_replaced(store: Store) -> None:
     sealed_index.append(store, *AT, [entry(1)])
-    assert not sealed_index.name_manifest(store, *AT, "t-1", "m0", "m1"), "none is named so far"
-    assert sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
-    assert sealed_index.name_manifest(store, *AT, "t-1", "m0", "m1")
-    assert not sealed_index.name_manifest(store, *AT, "t-1", "m0", "m2")
-    assert not sealed_index.name_manifest(store, *AT, "t-1", "", "m2")
-    assert manifest_of(store, 1) == "m1"
+    assert not sealed_index.name_file_list(store, *AT, "t-1", "m0", "m1"), "none is named so far"
+    assert sealed_index.name_file_list(store, *AT, "t-1", "", "m0")
+    assert sealed_index.name_file_list(store, *AT, "t-1", "m0", "m1")
+    assert not sealed_index.name_file_list(store, *AT, "t-1", "m0", "m2")
+    assert not sealed_index.name_file_list(store, *AT, "t-1", "", "m2")
+    assert file_list_of(store, 1) == "m1"
 
 
-def test_no_manifest_is_named_for_a_removed_segment(store: Store) -> None:
+def test_no_file_list_is_named_for_a_removed_segment(store: Store) -> None:
     sealed_index.append(store, *AT, [entry(1), entry(2)])
     sealed_index.remove(store, *AT, gone(1))
-    assert not sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
-    assert not sealed_index.name_manifest(store, *AT, "t-9", "", "m0")
+    assert not sealed_index.name_file_list(store, *AT, "t-1", "", "m0")
+    assert not sealed_index.name_file_list(store, *AT, "t-9", "", "m0")
 
 
-def test_of_two_that_name_a_manifest_at_once_one_wins(store: Store) -> None:
+def test_of_two_that_name_a_file_list_at_once_one_wins(store: Store) -> None:
     sealed_index.append(store, *AT, [entry(i) for i in range(20)])
 
     def name(writer: str) -> list[bool]:
-        return [sealed_index.name_manifest(store, *AT, f"t-{i}", "", f"{writer}{i}") for i in range(20)]
+        return [sealed_index.name_file_list(store, *AT, f"t-{i}", "", f"{writer}{i}") for i in range(20)]
 
     with ThreadPoolExecutor(2) as pool:
         a, b = pool.map(name, "ab")
     assert all(x != y for x, y in zip(a, b, strict=True))
-    assert [e.manifest for e in sealed_index.read(store, *AT)] == [f"{'a' if a[i] else 'b'}{i}" for i in range(20)]
+    assert [e.file_list for e in sealed_index.read(store, *AT)] == [f"{'a' if a[i] else 'b'}{i}" for i in range(20)]
 
 
 class CountedDecoding:
@@ -282,18 +282,18 @@ def test_a_change_is_not_read_back_if_the_store_has_confirmed_it(store: Store) -
     sealed_index.append(store, *AT, [entry(0)])
     counting = CountingStore(store)
     sealed_index.append(counting, *AT, [entry(1)])  # type: ignore[arg-type]
-    sealed_index.name_manifest(counting, *AT, "t-1", "", "m")  # type: ignore[arg-type]
+    sealed_index.name_file_list(counting, *AT, "t-1", "", "m")  # type: ignore[arg-type]
     assert counting.reads == 2
-    assert [it.manifest for it in sealed_index.read(store, *AT)] == ["", "m"]
+    assert [it.file_list for it in sealed_index.read(store, *AT)] == ["", "m"]
 
 
 def test_a_page_that_another_leader_changes_meanwhile_is_changed_again(store: Store) -> None:
     sealed_index.append(store, *AT, [entry(0)])
     racing = CountingStore(store, before_put=lambda: sealed_index.append(store, *AT, [entry(7)]))
-    assert sealed_index.name_manifest(racing, *AT, "t-0", "", "m")  # type: ignore[arg-type]
+    assert sealed_index.name_file_list(racing, *AT, "t-0", "", "m")  # type: ignore[arg-type]
     racing = CountingStore(store, before_put=lambda: sealed_index.append(store, *AT, [entry(8)]))
     sealed_index.append(racing, *AT, [entry(8), entry(9)])  # type: ignore[arg-type]
-    assert [(it.name, it.manifest) for it in sealed_index.read(store, *AT)] == [
+    assert [(it.name, it.file_list) for it in sealed_index.read(store, *AT)] == [
         ("t-0", "m"),
         ("t-7", ""),
         ("t-8", ""),

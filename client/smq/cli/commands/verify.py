@@ -19,7 +19,7 @@ def verify(
     filer_endpoint: FilerEndpoint = None,
     filer_region: FilerRegion = None,
 ) -> None:
-    """Check the files of a topic: index, segment manifests, chunk chains, and uploads published by reference.
+    """Check the files of a topic: index, file lists, chunk chains, and uploads published by reference.
 
     Prints a line for each problem, with the file's name, and ends with exit code 1 if there is any. It needs no broker,
     and with --filer-url no leader. The topic may be written to meanwhile.

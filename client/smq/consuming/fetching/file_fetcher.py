@@ -1,4 +1,4 @@
-"""Reads what the filer has of one segment: by the manifest of a sealed one, or by the chunk chain."""
+"""Reads what the filer has of one segment: by the file list of a sealed one, or by the chunk chain."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from smq.consuming.fetching.fetch_output import FetchOutput
 from smq.consuming.fetching.fetch_progress import FetchProgress
 from smq.transport.topic_view import TopicView
 from smq_core.errors import CorruptDocument, DataLost
-from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.file_lists.file_list import FileEntry, FileList
 from smq_core.model.entities import SealedSegment
 from smq_core.reading.segment_dag import is_removed
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.tables.file_statistics import compacted_file
 from smq_storage.tables.range_reader import read_file
-from smq_storage.tables.segment_files import StoredSegment, load_manifest
+from smq_storage.tables.segment_files import StoredSegment, load_file_list
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 
 log = logging.getLogger(__name__)
@@ -49,13 +49,13 @@ class FileFetcher:
         self._stop = stop
         self._touch_stream = touch_stream
         self._chain: ChunkChain | None = None
-        self._manifest: SegmentManifest | None = None
-        self._unusable_manifest = ""
+        self._file_list: FileList | None = None
+        self._unusable_file_list = ""
 
     def read(self) -> bool:
         """Reads from the position on as far as files exist. True: that was the segment's end."""
-        manifest = self._load_manifest()
-        return self._read_chunks() if manifest is None else self._read_files(manifest)
+        file_list = self._load_file_list()
+        return self._read_chunks() if file_list is None else self._read_files(file_list)
 
     def read_referenced(self, referenced: ReferencedRows) -> bool:
         """Reads rows of an upload from the position on, or reports that it is gone. False: it was stopped."""
@@ -72,28 +72,28 @@ class FileFetcher:
         self._output.at_boundary = True  # an entry with a reference is a separate chunk
         return True
 
-    # ---- by the manifest
+    # ---- by the file list
 
-    def _load_manifest(self) -> SegmentManifest | None:
-        """The manifest of a sealed segment. None if it has none that can be read: then the chunk chain is walked."""
+    def _load_file_list(self) -> FileList | None:
+        """The file list of a sealed segment. None if it has none that can be read: then the chunk chain is walked."""
         sealed = self.sealed
-        if self._manifest is not None or sealed is None or sealed.manifest == self._unusable_manifest:
-            return self._manifest
+        if self._file_list is not None or sealed is None or sealed.file_list == self._unusable_file_list:
+            return self._file_list
         topic = self._view.snapshot.topic
         try:
-            self._manifest = load_manifest(self._view.store(), StoredSegment.of(topic.name, topic.uid, sealed))
+            self._file_list = load_file_list(self._view.store(), StoredSegment.of(topic.name, topic.uid, sealed))
         except CorruptDocument as error:
-            log.warning("%s is read by its chunk chain, because its manifest is damaged: %s", self._segment, error)
-        if self._manifest is None:
-            self._unusable_manifest = sealed.manifest
+            log.warning("%s is read by its chunk chain, because its file list is damaged: %s", self._segment, error)
+        if self._file_list is None:
+            self._unusable_file_list = sealed.file_list
         elif self._output.since:
-            self._output.position = max(self._output.position, self._manifest.first_since(self._output.since))
-        return self._manifest
+            self._output.position = max(self._output.position, self._file_list.first_since(self._output.since))
+        return self._file_list
 
-    def _read_files(self, manifest: SegmentManifest) -> bool:
+    def _read_files(self, file_list: FileList) -> bool:
         """Reads a sealed segment's files from the position on. True: that was the segment's end."""
         assert self.sealed is not None
-        while (file := manifest.file_at(self._output.position)) is not None and not self._stop.is_set():
+        while (file := file_list.file_at(self._output.position)) is not None and not self._stop.is_set():
             try:
                 if not self._read_file(file):
                     return False
@@ -107,7 +107,7 @@ class FileFetcher:
         self._output.put_end(self.sealed.end, self.sealed.lost)
         return True
 
-    def _read_file(self, file: ManifestFile) -> bool:
+    def _read_file(self, file: FileEntry) -> bool:
         """Reads the rows of a file from the position on. False: it was stopped. Raises DataLost."""
         for first, table in self._parts(file):
             self._progress.filer_answered()
@@ -115,17 +115,17 @@ class FileFetcher:
                 return False
         return True
 
-    def _parts(self, file: ManifestFile) -> Iterator[tuple[int, pa.Table]]:
+    def _parts(self, file: FileEntry) -> Iterator[tuple[int, pa.Table]]:
         return read_file(self._view.store(), self._segment, file, self._output.position, file.end)
 
     def _is_replaced(self) -> bool:
-        """Whether the index names another manifest by now, because of a compaction. Reading goes on with that one."""
+        """Whether the index names another file list by now, because of a compaction. Reading goes on with that one."""
         topic, sealed = self._view.snapshot.topic, self.sealed
         entries = sealed_index.read(self._view.store(), topic.name, topic.uid)
         entry = next((it for it in entries if it.name == self._segment), None)
-        if entry is None or sealed is None or entry.manifest == sealed.manifest:
+        if entry is None or sealed is None or entry.file_list == sealed.file_list:
             return False
-        self.sealed, self._manifest, self._unusable_manifest = entry, None, ""
+        self.sealed, self._file_list, self._unusable_file_list = entry, None, ""
         return True
 
     # ---- by the chunk chain
@@ -168,7 +168,7 @@ class FileFetcher:
                 return False
         return False
 
-    def _read_compacted(self, chain: ChunkChain, file: ManifestFile) -> bool:
+    def _read_compacted(self, chain: ChunkChain, file: FileEntry) -> bool:
         """Reads the merged rows of a compacted chunk from the position on. False: it was stopped, or read again."""
         self._output.at_boundary = False
         try:

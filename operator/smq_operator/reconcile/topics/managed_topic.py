@@ -174,12 +174,12 @@ class ManagedTopic:
             self.index_changes += 1
         return raised
 
-    def manifests_named(self, named: Mapping[str, str]) -> None:
-        """The index names these manifests now, by segment."""
+    def file_lists_named(self, named: Mapping[str, str]) -> None:
+        """The index names these file lists now, by segment."""
         changed = {
-            name: replace(self.sealed[name], manifest=manifest)
-            for name, manifest in named.items()
-            if name in self.sealed and self.sealed[name].manifest != manifest
+            name: replace(self.sealed[name], file_list=file_list)
+            for name, file_list in named.items()
+            if name in self.sealed and self.sealed[name].file_list != file_list
         }
         if changed:
             self.sealed |= changed
@@ -189,7 +189,7 @@ class ManagedTopic:
         """The index has these entries now, with records of their superseded chunks."""
         for entry in entries:
             known = self.sealed.get(entry.name)
-            if known is not None and known.manifest == entry.manifest:
+            if known is not None and known.file_list == entry.file_list:
                 self.sealed[entry.name] = replace(known, superseded=entry.superseded)
 
     def segments_removed(self, removals: Iterable[Removal], now: int) -> None:

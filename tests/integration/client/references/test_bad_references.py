@@ -175,7 +175,7 @@ def test_each_bad_staged_file_is_refused_with_its_reason_and_nothing_is_committe
     assert sorted(values(client, topic, ROWS + 2)) == sorted([b"%d" % n for n in range(ROWS)] + [b"streamed", b"whole"])
 
 
-def test_an_unreadable_manifest_hides_no_rows_of_an_upload(
+def test_an_unreadable_file_list_hides_no_rows_of_an_upload(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
     it = Uploads(cluster, client, topic)
@@ -185,10 +185,10 @@ def test_an_unreadable_manifest_hides_no_rows_of_an_upload(
 
     def named() -> str:
         entries = sealed_index.read(it.store, it.topic.name, it.topic.uid)
-        return next((entry.manifest for entry in entries if entry.name == it.segment.name), "")
+        return next((entry.file_list for entry in entries if entry.name == it.segment.name), "")
 
-    manifest = eventually(named, what="a manifest")
-    it.store.put(paths.manifest(it.topic.name, it.topic.uid, manifest), b"damaged")
+    file_list = eventually(named, what="a file list")
+    it.store.put(paths.file_list(it.topic.name, it.topic.uid, file_list), b"damaged")
     with client.producer(topic) as later:
         later.send(b"streamed").result(HANG_GUARD)
     assert values(client, topic, ROWS + 1) == [*(b"%d" % n for n in range(ROWS)), b"streamed"]

@@ -14,7 +14,7 @@ from smq_storage.catalog import paths, sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from smq_storage.process.seaweedfs import SeaweedProcess
-from smq_storage.tables.manifests import find_manifest
+from smq_storage.tables.file_lists import find_file_list
 from support.data.message_ledger import read_back
 from support.data.sealed_topic import read_stored_topic
 from support.processes.local_cluster import LocalCluster, manifest
@@ -138,12 +138,12 @@ def test_retention_deletes_a_large_value_with_its_segment(
     (old,) = named(store, made, [sealed])
     assert len(objects(store, made)) == 2
 
-    def in_manifest() -> bool:
+    def in_file_list() -> bool:
         (entry,) = sealed_index.read(store, made.name, made.uid)
-        found = find_manifest(store, made.name, made.uid, entry.manifest)
+        found = find_file_list(store, made.name, made.uid, entry.file_list)
         return found is not None and [name for file in found.files for name in file.large_values] == [old]
 
-    eventually(in_manifest, what="the manifest names it")
+    eventually(in_file_list, what="the file list names it")
     client.admin().apply(manifest(topic, retention={"age": "1s"}))
     eventually(lambda: old not in objects(store, made), what="it is deleted with its segment")
     assert len(objects(store, made)) == 1

@@ -7,7 +7,7 @@ import pytest
 import smq
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.topics import read_current_topic
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from support.data.message_ledger import read_back
 from support.processes.local_cluster import LocalCluster
 from support.waiting import HANG_GUARD, eventually
@@ -31,14 +31,14 @@ def test_a_compacted_topic_has_the_same_messages(cluster: LocalCluster, client: 
         store, name = cluster.store.open(), f"default/{topic}"
         current = read_current_topic(store, name)
         assert current is not None
-        eventually(lambda: any(e.manifest for e in sealed_index.read(store, name, current.uid)), what="a manifest")
+        eventually(lambda: any(e.file_list for e in sealed_index.read(store, name, current.uid)), what="a file list")
         (done,) = client.compact(topic)
         assert done.switched and done.new_files == 1 < done.merged_files
         producer.send(b"last")
         producer.flush(HANG_GUARD)
         (entry,) = sealed_index.read(store, name, current.uid)
-        manifest = read_manifest(store, name, current.uid, entry.manifest)
-        assert manifest is not None and paths.is_compacted(manifest.files[0].path)
+        file_list = read_file_list(store, name, current.uid, entry.file_list)
+        assert file_list is not None and paths.is_compacted(file_list.files[0].path)
         rest = read_back(reading, ROWS + 1 - first.table.num_rows)
         with client.consumer(topic) as again:
             fresh = read_back(again, ROWS + 1)

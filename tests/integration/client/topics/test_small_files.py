@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 import smq
-from smq_core.manifests.segment_manifest import SegmentManifest
-from smq_core.manifests.small_files import MIN_FILES
+from smq_core.file_lists.file_list import FileList
+from smq_core.file_lists.small_files import MIN_FILES
 from smq_core.model.entities import SealedSegment
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import Store
 from smq_storage.process.seaweedfs import SeaweedProcess
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from support.data.message_ledger import MessageLedger, check_deliveries, read_back
 from support.data.sealed_topic import read_stored_topic
 from support.processes.local_cluster import LocalCluster
@@ -52,19 +52,19 @@ def write_small_chunks(client: smq.Client, store: Store, topic: str, ledger: Mes
             eventually(lambda before=before: chunks() > before, what="another chunk")  # type: ignore[misc]
 
 
-def merged_manifests(store: Store, topic: str, sealed: int) -> list[SegmentManifest]:
+def merged_file_lists(store: Store, topic: str, sealed: int) -> list[FileList]:
     """Waits until that many segments are sealed, and all of them are merged."""
     made = read_stored_topic(store, f"default/{topic}")
 
-    def manifest(entry: SealedSegment) -> SegmentManifest:
-        found = read_manifest(store, made.name, made.uid, entry.manifest) if entry.manifest else None
+    def file_list(entry: SealedSegment) -> FileList:
+        found = read_file_list(store, made.name, made.uid, entry.file_list) if entry.file_list else None
         assert found is not None and len(found.files) < CHUNKS, f"{entry.name} is not merged yet"
         return found
 
-    def all_merged() -> list[SegmentManifest]:
+    def all_merged() -> list[FileList]:
         entries = sealed_index.read(store, made.name, made.uid)
         assert len(entries) == sealed
-        return [manifest(entry) for entry in entries]
+        return [file_list(entry) for entry in entries]
 
     return eventually(all_merged, what=f"{sealed} segments are merged")
 
@@ -85,8 +85,8 @@ def test_many_small_chunks_become_few_files_with_the_same_messages(
         write_small_chunks(client, store, topic, ledger)
         for segment in client.admin().segments(topic):
             client.admin().roll(topic, segment.name)
-        manifests = merged_manifests(store, topic, sealed=3)
-        assert all(paths.is_compacted(file.path) for manifest in manifests for file in manifest.files[:1])
+        file_lists = merged_file_lists(store, topic, sealed=3)
+        assert all(paths.is_compacted(file.path) for file_list in file_lists for file in file_list.files[:1])
         check_deliveries(ledger, [first, *read_back(reading, ledger.total - first.table.num_rows)])
     with client.consumer(topic) as fresh:
         check_deliveries(ledger, read_back(fresh, ledger.total))

@@ -15,7 +15,7 @@ from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.process.seaweedfs import SeaweedProcess
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from smq_storage.tables.pinned_reads import PinnedReads
 from smq_storage.tables.segment_files import StoredSegment
 from smq_storage.verification.topic_files import TopicFiles
@@ -86,23 +86,23 @@ class SmallChunks:
 
     def seal(self) -> None:
         self.client.admin().roll(self.name, self.segment)
-        eventually(lambda: bool(self.entry().manifest), what="a manifest")
+        eventually(lambda: bool(self.entry().file_list), what="a file list")
 
     def compact(self) -> None:
         (done,) = self.client.compact(self.name)
         assert done.switched
 
     def seal_and_compact(self) -> list[int]:
-        """Returns the first offsets of the files that the manifest lists then."""
+        """Returns the first offsets of the files that the file list has then."""
         self.seal()
         self.compact()
-        return self.files_of_manifest()
+        return self.files_of_file_list()
 
-    def files_of_manifest(self) -> list[int]:
+    def files_of_file_list(self) -> list[int]:
         """Their first offsets."""
-        manifest = read_manifest(self.store, self.topic.name, self.topic.uid, self.entry().manifest)
-        assert manifest is not None
-        return [file.first for file in manifest.files]
+        file_list = read_file_list(self.store, self.topic.name, self.topic.uid, self.entry().file_list)
+        assert file_list is not None
+        return [file.first for file in file_list.files]
 
     def wait_for_deletion(self, kept: list[int]) -> None:
         def deleted() -> bool:
@@ -168,12 +168,12 @@ def test_small_files_go_and_all_readers_get_each_message_at_its_offset(
 
 
 @pytest.mark.slow
-def test_a_damaged_manifest_of_merged_files_costs_no_message(
+def test_a_damaged_file_list_of_merged_files_costs_no_message(
     running: LocalCluster, client: smq.Client, store: Store
 ) -> None:
     written = SmallChunks(running, client, store)
     written.wait_for_deletion(written.seal_and_compact())
-    path = paths.manifest(written.topic.name, written.topic.uid, written.entry().manifest)
+    path = paths.file_list(written.topic.name, written.topic.uid, written.entry().file_list)
     store.put(path, b"damaged")
     with client.consumer("t") as fresh:
         assert len(offsets_of(read_until(fresh, written.total))) == written.total
@@ -199,5 +199,5 @@ def test_a_pinned_read_keeps_the_small_files_until_it_ends(
         assert written.chunks() == [*before, written.total], "those of the other topic were due later, and are gone"
         parts = list(read.read_range(planned, 0, written.total))
         assert sum(table.num_rows for _, table in parts) == written.total
-    written.wait_for_deletion(written.files_of_manifest())
+    written.wait_for_deletion(written.files_of_file_list())
     written.check_files()

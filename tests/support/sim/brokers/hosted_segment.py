@@ -343,7 +343,7 @@ class SimulatedSegment:
             except StoreUnavailable:
                 yield 200 * MS
         self.ended(outcome)
-        self.broker.history.manifests.sealed(self, outcome)
+        self.broker.history.file_lists.sealed(self, outcome)
         return outcome
 
     def ended(self, outcome: Any) -> None:

@@ -15,8 +15,8 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import DeliveredSubBatch
 from smq_core.reading.consumer_group import Group
 from smq_core.replica.log_entries import Ack, Entry
+from support.sim.checks.file_list_checker import FileListChecker
 from support.sim.checks.loss_checker import LossChecker
-from support.sim.checks.manifest_checker import ManifestChecker
 from support.sim.checks.producer_checker import ProducerChecker
 from support.sim.checks.retention_checker import RetentionChecker
 from support.sim.clients.messages import SimulatedSubBatch, rows
@@ -46,7 +46,7 @@ class ProtocolChecker:
         self.world = world
         self.store = store
         self.retained = RetentionChecker(self)
-        self.manifests = ManifestChecker(self)
+        self.file_lists = FileListChecker(self)
         self.producers = ProducerChecker(self)
         self.losses = LossChecker(self)
         self.hosted_segments: dict[str, list[SimulatedSegment]] = {}
@@ -89,15 +89,15 @@ class ProtocolChecker:
             left = segments_that_name(self.store, path) - self.retained.rows.keys() if value is None else ()
             self.must(Violation(12, name, f"{path} is deleted, and a chunk names it") for name in left)
             return
-        if self.manifests.concerns(path):
-            self.manifests.changed(path, value)
+        if self.file_lists.concerns(path):
+            self.file_lists.changed(path, value)
         elif value is None:
             self.retained.deleted(path)
         elif path == LAYOUT:
             self._layout(value)
         elif path == INDEX:
             self.retained.index_put(value, self.spec)
-            self.manifests.index_put(value)
+            self.file_lists.index_put(value)
         elif path.startswith("seg/"):
             self._chunk(value)
         elif path.startswith("group/"):

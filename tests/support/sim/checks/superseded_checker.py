@@ -1,7 +1,7 @@
 """What must hold of compacted segments while their superseded chunks are deleted; a violation has the number 16.
 
-16. By the manifest that the index names, and by a walk of the chunk chain, each acked row is readable exactly once. A
-    file is deleted only a grace after the index named a manifest without it, and not while a reader has a pin that has
+16. By the file list that the index names, and by a walk of the chunk chain, each acked row is readable exactly once. A
+    file is deleted only a grace after the index named a file list without it, and not while a reader has a pin that has
     planned it. Nothing is written into a sealed chain. In the end nothing superseded is left.
 """
 
@@ -24,8 +24,8 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import decode_footer, info_of
 from smq_storage.object_store.json_codec import from_json
 from smq_storage.object_store.store import Store
+from smq_storage.tables.file_lists import decode_file_list
 from smq_storage.tables.file_statistics import compacted_file
-from smq_storage.tables.manifests import decode_manifest
 from smq_storage.tables.segment_files import StoredSegment
 from smq_storage.verification.topic_files import TopicFiles
 from support.data.small_chunks import NAME, UID, numbers
@@ -56,7 +56,7 @@ class SupersededChecker:
         self._listed: dict[str, SealedSegment] = {}
         self._sealed: dict[str, int] = {}
         self._used: dict[str, set[str]] = {}
-        """The files of the manifest that the index names, by segment."""
+        """The files in the file list that the index names, by segment."""
         self._unused_since: dict[str, int] = {}
         self._rows: dict[str, tuple[ChunkInfo | None, list[int]]] = {}
         """What a file has, by etag."""
@@ -110,10 +110,10 @@ class SupersededChecker:
             self.broken(problems[0].path, f"it {problems[0].what}")
         for name, entry in self._listed.items():
             self._check_segment(name)
-            walked = replace(StoredSegment.of(NAME, UID, entry), manifest="")
+            walked = replace(StoredSegment.of(NAME, UID, entry), file_list="")
             if numbers(store, walked) != list(range(entry.end)):
-                self.broken(name, "a read without a manifest does not get each row once")
-            if name in self.damaged or not in_time or not paths.manifest_version(entry.manifest):
+                self.broken(name, "a read without a file list does not get each row once")
+            if name in self.damaged or not in_time or not paths.file_list_version(entry.file_list):
                 continue
             if entry.superseded is None or not entry.superseded.deleted:
                 self.broken(name, "its superseded chunks are not deleted")
@@ -140,7 +140,7 @@ class SupersededChecker:
         before, self._listed = self._listed, {it.name: it for it in entries}
         self.removed += len(before.keys() - self._listed.keys())
         for name, entry in self._listed.items():
-            if name in before and before[name].manifest == entry.manifest:
+            if name in before and before[name].file_list == entry.file_list:
                 continue
             self._sealed[name] = entry.end
             used = self._files_of(entry)
@@ -148,8 +148,8 @@ class SupersededChecker:
                 self._unused_since.setdefault(path, self.world.now)
             self._used[name] = used
             if name in before:
-                self.world.note("", name, f"the index names {entry.manifest}")
-            if paths.manifest_version(entry.manifest) == 1 and self._dice.random() < DAMAGED:
+                self.world.note("", name, f"the index names {entry.file_list}")
+            if paths.file_list_version(entry.file_list) == 1 and self._dice.random() < DAMAGED:
                 self._damage(name)
             self._check_segment(name)
 
@@ -179,7 +179,7 @@ class SupersededChecker:
             since = self._unused_since.get(path)
             age = self.world.now - since if since is not None else 0
             if age < self._grace - UNCLEAR:
-                self.broken(name, f"{path} is deleted or replaced {age / SECOND:.1f} s after a manifest without it")
+                self.broken(name, f"{path} is deleted or replaced {age / SECOND:.1f} s after a file list without it")
             self.kept += age > self._grace + 2 * UNCLEAR
         if name in self._listed:
             self._check_segment(name)
@@ -187,23 +187,23 @@ class SupersededChecker:
     # ---- rows
 
     def _files_of(self, entry: SealedSegment) -> set[str]:
-        found = self.files.find(paths.manifest(NAME, UID, entry.manifest))
+        found = self.files.find(paths.file_list(NAME, UID, entry.file_list))
         if found is None:
-            self.broken(entry.name, f"the manifest {entry.manifest} is gone")
+            self.broken(entry.name, f"the file list {entry.file_list} is gone")
         data, folder = found[0] if found else b"", paths.segment_folder(NAME, UID, entry.name)
-        return {it.path for it in decode_manifest(data, folder).files}
+        return {it.path for it in decode_file_list(data, folder).files}
 
     def _check_segment(self, name: str) -> None:
-        """Each row is readable once, by the manifest and by the chain, also from where a listing says."""
+        """Each row is readable once, by the file list and by the chain, also from where a listing says."""
         entry, end = self._listed[name], self._sealed[name]
         if name not in self.damaged:
-            found = self.files.find(paths.manifest(NAME, UID, entry.manifest))
+            found = self.files.find(paths.file_list(NAME, UID, entry.file_list))
             assert found is not None
             at = 0
-            for file in decode_manifest(found[0], paths.segment_folder(NAME, UID, name)).files:
-                at = self._check_rows(name, "manifest", at, file.path, file.etag, file.first, file.end)
+            for file in decode_file_list(found[0], paths.segment_folder(NAME, UID, name)).files:
+                at = self._check_rows(name, "file_list", at, file.path, file.etag, file.first, file.end)
             if at != end:
-                self.broken(name, f"its manifest ends at {at}, not {end}")
+                self.broken(name, f"its file list ends at {at}, not {end}")
         at = 0
         while True:
             path = paths.chunk(NAME, UID, name, at)

@@ -31,7 +31,7 @@ from support.sim.clients import uploads
 from support.sim.engine.virtual_asyncio import BlockingCall
 from support.sim.engine.world import Process
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, PUBLISHES, TOPIC, UID, VALUES, StoredChunk, folder, path
-from support.sim.filer.manifest_files import StoredFile
+from support.sim.filer.file_lists import StoredFile
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
 from support.sim.filer.virtual_times import object_time, virtual_retry_policy
 from support.sim.leaders import group_host
@@ -241,6 +241,6 @@ def _folder(prefix: str) -> str:
         return uploads.FOLDER
     if prefix == _VALUES:
         return VALUES
-    if prefix in (paths.manifests_folder(TOPIC, UID), paths.pins_folder(TOPIC, UID)):
+    if prefix in (paths.file_lists_folder(TOPIC, UID), paths.pins_folder(TOPIC, UID)):
         return f"doc/{prefix}/"
     return folder(prefix.rpartition("/")[2]) if prefix.startswith(paths.topic_folder(TOPIC, UID)) else f"doc/{prefix}"

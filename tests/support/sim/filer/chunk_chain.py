@@ -6,8 +6,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from smq_core.manifests.manifest_draft import ManifestDraft
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
+from smq_core.file_lists.file_list_draft import FileListDraft
 from smq_core.model.entities import ChunkInfo, SealOutcome
 from smq_core.replica.log_entries import ChunkWrite, Entry
 from smq_core.sealing.chain_sealer import ReadChunk, WriteChunk, WriteSeal
@@ -48,11 +48,11 @@ class SimulatedChain:
     process: Process
     segment: str
     timeout: int = 5 * SECOND
-    draft: ManifestDraft = field(init=False)
-    """The files that this process has seen, for the segment's manifest."""
+    draft: FileListDraft = field(init=False)
+    """The files that this process has seen, for the segment's file list."""
 
     def __post_init__(self) -> None:
-        self.draft = ManifestDraft(self.segment)
+        self.draft = FileListDraft(self.segment)
 
     def read(self, first: int) -> Steps:
         """The chunk at this offset, or None."""
@@ -130,14 +130,14 @@ class SimulatedChain:
             self.draft.add(file_of(info))
 
 
-def file_of(info: ChunkInfo) -> ManifestFile:
-    """The entry of a chunk in a manifest. Its nonce stands for the etag."""
+def file_of(info: ChunkInfo) -> FileEntry:
+    """The entry of a chunk in a file list. Its nonce stands for the etag."""
     reference = info.reference
     if reference is not None:
         path = f"{paths.uploads_folder(UID)}/{reference.upload}"
-        return ManifestFile(path, info.first, info.rows, reference.bytes, reference.etag, first_row=reference.first_row)
+        return FileEntry(path, info.first, info.rows, reference.bytes, reference.etag, first_row=reference.first_row)
     path = paths.chunk(TOPIC, UID, info.segment, info.first)
-    return ManifestFile(path, info.first, info.rows, info.rows, info.nonce, large_values=info.large_values)
+    return FileEntry(path, info.first, info.rows, info.rows, info.nonce, large_values=info.large_values)
 
 
 def segments_that_name(store: SimulatedStore, path: str) -> set[str]:

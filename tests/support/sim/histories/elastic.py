@@ -24,7 +24,7 @@ from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.brokers import sealing
 from smq_operator.cleanup import retention as retain
 from smq_operator.cleanup import uploads
-from smq_operator.manifests import chain_walk
+from smq_operator.file_lists import chain_walk
 from smq_operator.reconcile import effects
 from smq_storage.catalog import paths
 from smq_storage.catalog.topics import CurrentTopic
@@ -43,7 +43,7 @@ from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import MS, SECOND
 from support.sim.filer.blocking_store import BlockingChain
 from support.sim.filer.chunk_chain import LAYOUT, TOPIC, UID
-from support.sim.filer.manifest_files import manifest_file
+from support.sim.filer.file_lists import file_entry
 from support.sim.histories.faults import FaultSchedule
 from support.sim.histories.protocol import History, HistoryFailure
 from support.sim.histories.protocol import run as run_history
@@ -136,7 +136,7 @@ class ElasticHistory(History):
         """The leaders' event loops, whose tasks are cancelled at the end."""
         super().__init__(seed)
 
-    def has_manifests(self) -> bool:
+    def has_file_lists(self) -> bool:
         return not self.deleting.drawn
 
     def draw(self, dice: Random) -> None:
@@ -236,7 +236,7 @@ class ElasticHistory(History):
             patch.object(effects, "ChunkChain", BlockingChain),
             patch.object(chain_walk, "ChunkChain", BlockingChain),
             patch.object(uploads, "ChunkChain", BlockingChain),
-            patch.object(chain_walk, "manifest_file", manifest_file),
+            patch.object(chain_walk, "file_entry", file_entry),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
             try:
@@ -262,13 +262,13 @@ class ElasticHistory(History):
             if segment.number >= before and segment.opened_because is not Reason.ROLL:
                 words = f"it was made at rest: {segment.opened_because.value}"
                 self.checker.must([Violation(13, segment.name, words)])
-        if self.manifests.drawn:
-            self._until(self.checker.manifests.waiting, SECOND)
+        if self.file_lists.drawn:
+            self._until(self.checker.file_lists.waiting, SECOND)
         if self.limits.on:
             self._until(lambda: self.checker.retained.waiting(self.topic.spec, world.now), SECOND)
             if self.orphan_scenario.drawn:
                 self._until(self.orphan_scenario.waiting, SECOND)
-                self._until(self.checker.manifests.orphaned, SECOND)
+                self._until(self.checker.file_lists.orphaned, SECOND)
             self.readers.append(SimulatedReader(self, "late", {}, 500 * MS, []))
         self.recover_uploads()
         self._wake()

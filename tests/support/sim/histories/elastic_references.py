@@ -1,6 +1,6 @@
 """Elastic histories whose producers publish by reference and send large values, beside splits, moves and retention.
 
-The leaders collect both with the operator's own code, by manifests and chunk chains. An upload or a value that a chunk
+The leaders collect both with the operator's own code, by file lists and chunk chains. An upload or a value that a chunk
 refers to is never deleted, and in the end none is left that no chunk refers to.
 """
 

@@ -30,8 +30,8 @@ from support.sim.engine.world import MS, SECOND, Process, World
 from support.sim.filer.chunk_chain import LAYOUT
 from support.sim.filer.object_store import SimulatedStore
 from support.sim.histories.faults import FaultSchedule
+from support.sim.histories.file_list_scenario import FileListScenario
 from support.sim.histories.journal_scenario import JournalScenario
-from support.sim.histories.manifest_scenario import ManifestScenario
 from support.sim.histories.producer_scenario import ProducerScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
@@ -90,7 +90,7 @@ class History:
         self.members: list[SimulatedMember] = []
         self._broker_names: dict[str, str] = {}
         self.producer_scenario = ProducerScenario(seed)
-        self.manifests = ManifestScenario(seed, self.has_manifests())
+        self.file_lists = FileListScenario(seed, self.has_file_lists())
         self.journals = JournalScenario(seed, self.journal_share)
         self.checker.losses.journals = self.journals
         if self.with_references:
@@ -99,7 +99,7 @@ class History:
         self.draw(world.random)
         self.producer_scenario.begin(self)
         self.journals.begin(self)
-        self.manifests.begin(self)
+        self.file_lists.begin(self)
 
     def make_references(self) -> ReferenceScenario | None:
         """What is published by reference."""
@@ -108,8 +108,8 @@ class History:
     def make_member(self, group: str, name: str) -> SimulatedMember:
         return SimulatedMember(self, group, name)
 
-    def has_manifests(self) -> bool:
-        """Whether the leaders of this kind of history name manifests."""
+    def has_file_lists(self) -> bool:
+        """Whether the leaders of this kind of history name file lists."""
         return False
 
     def draw(self, dice: Random) -> None:

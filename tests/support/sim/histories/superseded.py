@@ -1,6 +1,6 @@
 """A history of compactions: leaders delete superseded chunks, beside retention, pinned readers and more compactions.
 
-Chunks, manifests and merged files are real Parquet and JSON. Compactions, the deletion of superseded chunks, retention
+Chunks, file lists and merged files are real Parquet and JSON. Compactions, the deletion of superseded chunks, retention
 and orphaned files are the project's own code, each in processes that are killed or paused between any two calls.
 ``run(seed)`` returns None, or a text that says what went wrong.
 """
@@ -52,13 +52,13 @@ from smq_storage.compaction import merging
 from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 from smq_storage.object_store.conditional_writes import WriteConflict
 from smq_storage.object_store.store import Store
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from smq_storage.tables.pinned_reads import PinnedReads
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
 from support.data.sealed_topic import RANGE, sealed_entry, segment_name
 from support.data.small_chunks import NAME, ROWS, UID
-from support.data.stored_segment import COLUMNS, manifest_of_chain, rows_of
+from support.data.stored_segment import COLUMNS, file_list_of_chain, rows_of
 from support.sim.checks.protocol_checker import InvariantViolated
 from support.sim.checks.superseded_checker import SupersededChecker
 from support.sim.engine.log_capture import logs_to
@@ -214,7 +214,7 @@ class SupersededHistory:
 
     def _interrupt(self, path: str, value: Any) -> None:
         """Kills or pauses those who write, often right after a write to the files of a segment."""
-        written = path.endswith(".parquet") or paths.manifest_version(path) is not None
+        written = path.endswith(".parquet") or paths.file_list_version(path) is not None
         if not written or not self.numbers or self._ended or self.dice.random() > INTERRUPTED:
             return
         for process in self.writers:
@@ -241,10 +241,10 @@ class SupersededHistory:
             info = ChunkInfo(name, first, ROWS, "w", f"n{first}")
             chain.put(info, [(rows_of(first, ROWS), 1)], chunk_schema(COLUMNS), key="text")
         chain.put_seal(ChunkInfo(name, end, 0, "w", "seal", sealed=True))
-        made = manifest_of_chain(chain, "text")
+        made = file_list_of_chain(chain, "text")
         assert made is not None
-        manifest = write_manifest(self.files, NAME, UID, made)
-        sealed_index.append(self.files, NAME, UID, [sealed_entry(number, end, manifest=manifest, bytes=ROWS)])
+        file_list = write_file_list(self.files, NAME, UID, made)
+        sealed_index.append(self.files, NAME, UID, [sealed_entry(number, end, file_list=file_list, bytes=ROWS)])
         self.numbers += 1
         found = layouts.read_layout(self.files, NAME, UID)
         assert found is not None
@@ -385,7 +385,7 @@ class SupersededHistory:
         self.completed += 1
 
     def _read_freely(self, store: FileStore, process: Process) -> None:
-        """Without a pin, and at times without a manifest: what is gone is planned again, and no row is another."""
+        """Without a pin, and at times without a file list: what is gone is planned again, and no row is another."""
         dice = Random(f"{self.world.seed} {process.name}")
         for _ in range(8):
             entries = sealed_index.read(cast(Store, store), NAME, UID)
@@ -394,7 +394,7 @@ class SupersededHistory:
             entry = dice.choice(entries)
             segment, at = StoredSegment.of(NAME, UID, entry), dice.randrange(entry.end)
             if dice.random() < 0.4:
-                segment = replace(segment, manifest="")
+                segment = replace(segment, file_list="")
             try:
                 for first, table in read_range(cast(Store, store), segment, at, entry.end, ["number"]):
                     if first == at:

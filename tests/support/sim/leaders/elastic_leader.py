@@ -20,7 +20,7 @@ from smq_core.scaling.segment_load import TrafficRates
 from smq_operator.cleanup.uploads import HostedSegment, WrittenUploads
 from support.sim.engine.world import MS, SECOND, Future, Steps
 from support.sim.leaders import orphaned_files, uploads
-from support.sim.leaders.manifests import SimulatedManifests
+from support.sim.leaders.file_lists import SimulatedFileLists
 from support.sim.leaders.protocol_leader import LastReport, SimulatedLeader
 from support.sim.leaders.retention import SimulatedRetention
 from support.sim.leaders.topic_deletion import SimulatedTopicDeletion
@@ -53,10 +53,10 @@ class ElasticLeader(SimulatedLeader):
             self.process.start(self.retainer.keep())
         if history.references is not None:
             self.process.start(uploads.keep(self))
-        if history.manifests.drawn:
-            manifests = SimulatedManifests(self)
-            history.loops.append(manifests.loop)
-            self.process.start(manifests.keep())
+        if history.file_lists.drawn:
+            file_lists = SimulatedFileLists(self)
+            history.loops.append(file_lists.loop)
+            self.process.start(file_lists.keep())
         if history.orphan_scenario.drawn:
             self.process.start(orphaned_files.keep(self))
 

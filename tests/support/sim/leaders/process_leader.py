@@ -28,7 +28,7 @@ from support.sim.engine.world import Future, Process, Steps
 from support.sim.filer.blocking_store import BlockingStore
 from support.sim.leaders import orphaned_files, topic_deletion
 from support.sim.leaders.broker_calls import SimulatedCalls
-from support.sim.leaders.manifests import CHECK_AGAIN_AFTER
+from support.sim.leaders.file_lists import CHECK_AGAIN_AFTER
 from support.sim.leaders.retention import CLEANUP
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ProcessLeader:
             writer_id=self.process.name,
             cleanup=cleanup,
             merge=MergeSettings(below_bytes=0),
-            check_manifests_after_us=CHECK_AGAIN_AFTER,
+            check_file_lists_after_us=CHECK_AGAIN_AFTER,
         )
         self.groups, self.services = self.parts.groups, self.parts.services
         self._idle = TopicReconciler(history.topic, lambda: "")
@@ -140,8 +140,8 @@ class ProcessLeader:
         self.loop.create_task(self.parts.topic_deletions.run())
         if history.limits.on or history.deleting.drawn:
             self.loop.create_task(self.parts.garbage_collector.run())
-        if history.manifests.drawn:
-            self.loop.create_task(self.parts.manifests.run())
+        if history.file_lists.drawn:
+            self.loop.create_task(self.parts.file_lists.run())
         fleet = fleet_reconciler(self.parts, lambda: history.policy)
         for work in (self.parts.loop.run(), self.groups.run(), fleet.run()):
             self.loop.create_task(work)

@@ -27,7 +27,7 @@ from smq.consuming.reader_losses import data_lost
 from smq.reading.tail_stream import TailFrame
 from smq.transport import filer_health
 from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import RemovedSegment, Replica
 from smq_core.model.loss import Loss
 from smq_proto.v1 import data_pb2 as pb
@@ -36,7 +36,7 @@ from smq_storage.compaction.superseded_files import delete_superseded
 from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoredObject
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from smq_storage.tables.segment_files import StoredSegment
 from support.data.stored_segment import CountingStore, Requests
 from support.in_memory.topic import REPLICAS, TopicInMemory, rows_of
@@ -81,10 +81,10 @@ class FakeStream:
 
 
 class Bench:
-    def __init__(self, manifests: bool = False) -> None:
+    def __init__(self, file_lists: bool = False) -> None:
         self.topic = TopicInMemory()
         self.topic.files = CountingStore(self.topic.files)
-        self.manifests = manifests
+        self.file_lists = file_lists
         self.segment = self.topic.first
         self.tail = FakeTail()
         self.buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(1 << 20)
@@ -113,10 +113,10 @@ class Bench:
         return items
 
 
-@pytest.fixture(params=["chain", "manifest"])
+@pytest.fixture(params=["chain", "file_list"])
 def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """Sealed segments have manifests, or are read by their chunk chains."""
-    made = Bench(request.param == "manifest")
+    """Sealed segments have file lists, or are read by their chunk chains."""
+    made = Bench(request.param == "file_list")
     monkeypatch.setattr(tail_fetcher, "TailStream", made.tail.stream)
     monkeypatch.setattr(fetcher_module, "MIN_BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(fetcher_module, "MAX_BACKOFF_SECONDS", 0.001)
@@ -144,8 +144,8 @@ def seal_chunks(bench: Bench, *appended: list[int], **values: Any) -> int:
         end += len(times)
     bench.topic.put_seal(bench.segment, end)
     bench.topic.seal(bench.segment, end, bench.topic.segment(1, predecessors=(bench.segment.name,)), **values)
-    if bench.manifests:
-        bench.topic.name_manifest(bench.segment)
+    if bench.file_lists:
+        bench.topic.name_file_list(bench.segment)
     return end
 
 
@@ -246,12 +246,12 @@ def test_a_chunk_that_cannot_be_read_ends_reading_with_its_error(bench: Bench) -
     assert isinstance(item, FetchFailed) and isinstance(item.error, CorruptChunk)
 
 
-# ---- manifests
+# ---- file lists
 
 
-def test_a_position_finds_its_file_by_the_manifest_without_listing_or_walking(bench: Bench) -> None:
+def test_a_position_finds_its_file_by_the_file_list_without_listing_or_walking(bench: Bench) -> None:
     seal_chunks(bench, *([at] * 2 for at in range(50)))
-    path = bench.topic.name_manifest(bench.segment)
+    path = bench.topic.name_file_list(bench.segment)
     requests(bench)
     bench.fetch(95)
     assert ranges(bench.rest()) == [(95, 96), (96, 98), (98, 100), SegmentEnd(100)]
@@ -263,16 +263,16 @@ def test_a_position_finds_its_file_by_the_manifest_without_listing_or_walking(be
 
 def test_a_start_by_time_skips_the_files_that_are_older(bench: Bench) -> None:
     seal_chunks(bench, *([at, at] for at in range(50)))
-    path = bench.topic.name_manifest(bench.segment)
+    path = bench.topic.name_file_list(bench.segment)
     requests(bench)
     bench.fetch(since=49)
     assert ranges(bench.rest()) == [(98, 100), SegmentEnd(100)]
     assert requests(bench).reads == [path, bench.topic.chain(bench.segment).path(98)]
 
 
-def test_a_file_of_the_manifest_that_is_gone_is_reported_as_lost(bench: Bench) -> None:
+def test_a_file_of_the_file_list_that_is_gone_is_reported_as_lost(bench: Bench) -> None:
     seal_chunks(bench, [1, 2, 3], [4, 5], [6])
-    bench.topic.name_manifest(bench.segment)
+    bench.topic.name_file_list(bench.segment)
     bench.topic.files.delete(bench.topic.chain(bench.segment).path(3))
     bench.fetch(1)
     assert ranges(bench.rest()) == [(1, 3), FetchedLoss(Loss(3, 6)), SegmentEnd(6)]
@@ -281,20 +281,20 @@ def test_a_file_of_the_manifest_that_is_gone_is_reported_as_lost(bench: Bench) -
 # ---- chunks that were merged, and deleted since the reader has read the index
 
 
-def compact(bench: Bench, *, delete: bool = True) -> list[ManifestFile]:
+def compact(bench: Bench, *, delete: bool = True) -> list[FileEntry]:
     """Merges all small files of the segment. Readers know the index as it was before. Returns the new files."""
     store, name, planned = bench.topic.files, bench.topic.name, bench.topic.sealed[bench.segment.name]
-    if not planned.manifest and not sealed_index.read(store, name, "uid"):
-        bench.topic.name_manifest(bench.segment)
+    if not planned.file_list and not sealed_index.read(store, name, "uid"):
+        bench.topic.name_file_list(bench.segment)
     sealed_index.append(store, name, "uid", [bench.topic.sealed[bench.segment.name]])
     bench.topic.sealed[bench.segment.name] = planned
     assert all(it.switched for it in compact_topic(store, name, "uid", None, merge_here(store)))
     (entry,) = sealed_index.read(store, name, "uid")
     if delete:
         delete_superseded(store, StoredSegment.of(name, "uid", entry), RetryPolicy(1.0))
-    manifest = read_manifest(store, name, "uid", entry.manifest)
-    assert manifest is not None
-    return list(manifest.files)
+    file_list = read_file_list(store, name, "uid", entry.file_list)
+    assert file_list is not None
+    return list(file_list.files)
 
 
 @pytest.mark.parametrize("position", range(6))
@@ -311,15 +311,15 @@ def test_a_reader_between_two_files_goes_on_with_the_merged_one(bench: Bench) ->
     assert offsets_around(bench, lambda: compact(bench)) == list(range(10))
 
 
-def test_a_reader_between_two_chunks_goes_on_although_the_manifests_are_gone(bench: Bench) -> None:
+def test_a_reader_between_two_chunks_goes_on_although_the_file_lists_are_gone(bench: Bench) -> None:
     seal_chunks(bench, [1, 2], [3, 4], [5, 6], [7, 8], [9, 10])
 
-    def compact_and_lose_manifests() -> None:
+    def compact_and_lose_file_lists() -> None:
         compact(bench)
-        for it in list(bench.topic.files.list(paths.manifests_folder(bench.topic.name, "uid"))):
+        for it in list(bench.topic.files.list(paths.file_lists_folder(bench.topic.name, "uid"))):
             bench.topic.files.delete(it.path)
 
-    assert offsets_around(bench, compact_and_lose_manifests) == list(range(10))
+    assert offsets_around(bench, compact_and_lose_file_lists) == list(range(10))
 
 
 def offsets_around(bench: Bench, change: Callable[[], object]) -> list[int]:
@@ -335,10 +335,10 @@ def offsets_around(bench: Bench, change: Callable[[], object]) -> list[int]:
     return [offset for start, stop in rows for offset in range(start, stop)]
 
 
-def test_a_reader_goes_on_by_the_chain_if_its_manifest_is_gone_too(bench: Bench) -> None:
+def test_a_reader_goes_on_by_the_chain_if_its_file_list_is_gone_too(bench: Bench) -> None:
     seal_chunks(bench, [1, 2], [3, 4], [5, 6])
     compact(bench)
-    for it in list(bench.topic.files.list(paths.manifests_folder(bench.topic.name, "uid"))):
+    for it in list(bench.topic.files.list(paths.file_lists_folder(bench.topic.name, "uid"))):
         bench.topic.files.delete(it.path)
     bench.fetch(3)
     assert ranges(bench.rest()) == [(3, 6), SegmentEnd(6)]
@@ -351,19 +351,19 @@ def test_a_merged_chain_has_rows_references_and_the_start_by_time(bench: Bench) 
     bench.topic.put_chunk(bench.segment, 7, [6])
     bench.topic.put_seal(bench.segment, 8)
     bench.topic.seal(bench.segment, 8, bench.topic.segment(1, predecessors=(bench.segment.name,)))
-    if bench.manifests:
-        bench.topic.name_manifest(bench.segment)
+    if bench.file_lists:
+        bench.topic.name_file_list(bench.segment)
     compact(bench)
     bench.fetch(since=4)
     assert ranges(bench.rest()) == [(3, 4), (4, 7), (7, 8), SegmentEnd(8)]
 
 
-def test_a_file_that_the_next_manifest_lacks_too_is_lost(bench: Bench) -> None:
+def test_a_file_that_the_next_file_list_lacks_too_is_lost(bench: Bench) -> None:
     seal_chunks(bench, [1, 2], [3, 4], [5, 6])
     (merged,) = compact(bench)
     bench.topic.files.delete(merged.path)
     bench.fetch(3)
-    lost = FetchedLoss(Loss(3, 6)) if bench.manifests else FetchedLoss(Loss(3, 6), merged.path)
+    lost = FetchedLoss(Loss(3, 6)) if bench.file_lists else FetchedLoss(Loss(3, 6), merged.path)
     assert ranges(bench.rest()) == [lost, SegmentEnd(6)]
 
 
@@ -395,8 +395,8 @@ def test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name(bench: Bench,
     bench.topic.put_reference(bench.segment, 5, 2, appended=4)
     bench.topic.put_seal(bench.segment, 7)
     bench.topic.seal(bench.segment, 7, bench.topic.segment(1, predecessors=(bench.segment.name,)))
-    if bench.manifests:
-        bench.topic.name_manifest(bench.segment)
+    if bench.file_lists:
+        bench.topic.name_file_list(bench.segment)
     if altered:
         bench.topic.files.put(path, b"another file")
     else:
@@ -408,9 +408,9 @@ def test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name(bench: Bench,
     assert (error.path, error.start, error.stop) == (path, 2, 5) and path in error.message
 
 
-def test_a_file_that_is_not_the_one_of_the_manifest_ends_reading_with_its_name(bench: Bench) -> None:
+def test_a_file_that_is_not_the_one_of_the_file_list_ends_reading_with_its_name(bench: Bench) -> None:
     seal_chunks(bench, [1, 2, 3], [4, 5])
-    bench.topic.name_manifest(bench.segment)
+    bench.topic.name_file_list(bench.segment)
     path = bench.topic.chain(bench.segment).path(3)
     bench.topic.files.put(path, bytes(bench.topic.files.get(path).data))
     bench.fetch()
@@ -420,9 +420,9 @@ def test_a_file_that_is_not_the_one_of_the_manifest_ends_reading_with_its_name(b
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}"])
-def test_a_segment_without_a_readable_manifest_is_read_by_its_chain(bench: Bench, content: bytes | None) -> None:
+def test_a_segment_without_a_readable_file_list_is_read_by_its_chain(bench: Bench, content: bytes | None) -> None:
     seal_chunks(bench, [1, 2, 3], [4, 5])
-    path = bench.topic.name_manifest(bench.segment)
+    path = bench.topic.name_file_list(bench.segment)
     bench.topic.files.delete(path)
     if content is not None:
         bench.topic.files.put(path, content)
@@ -430,9 +430,9 @@ def test_a_segment_without_a_readable_manifest_is_read_by_its_chain(bench: Bench
     assert ranges(bench.rest()) == [(1, 3), (3, 5), SegmentEnd(5)]
 
 
-def test_a_manifest_that_cannot_be_read_now_is_read_later(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_list_that_cannot_be_read_now_is_read_later(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     seal_chunks(bench, [1, 2, 3])
-    path = bench.topic.name_manifest(bench.segment)
+    path = bench.topic.name_file_list(bench.segment)
     read, failures = bench.topic.files.get, [StoreUnavailable("away"), StoreUnavailable("away")]
 
     def get(wanted: str) -> StoredObject:

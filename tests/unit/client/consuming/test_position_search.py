@@ -18,9 +18,9 @@ from smq_storage.catalog import layouts, sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema
 from smq_storage.object_store.store import Store, StoreSettings, open_store
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from support.data.sealed_topic import make_topic, segment_name
-from support.data.stored_segment import manifest_of_chain
+from support.data.stored_segment import file_list_of_chain
 from support.in_memory.brokers import batch_of
 
 OLD, NEWER, OPEN = (segment_name(number) for number in range(3))
@@ -42,7 +42,7 @@ def write_chunks(store: Store, topic: Topic, segment: str, chunks: list[list[int
     return chain
 
 
-@pytest.fixture(params=["manifest", "chunk chain"])
+@pytest.fixture(params=["file_list", "chunk chain"])
 def view(request: pytest.FixtureRequest) -> Any:
     """A sealed segment with messages of 10 to 14 s, one of 20 to 24 s, and an open one of 30 to 33 s."""
     store = open_store("memory://")
@@ -54,11 +54,11 @@ def view(request: pytest.FixtureRequest) -> Any:
     for entry, times in zip(entries, ([[10, 11], [12, 13, 14]], [[20], [21, 22, 23, 24]]), strict=True):
         chain = write_chunks(store, topic, entry.name, times)
         chain.put_seal(ChunkInfo(entry.name, 5, 0, "w", "seal", sealed=True))
-        manifest = manifest_of_chain(chain)
-        assert manifest is not None
-        name = write_manifest(store, topic.name, "uid-2", manifest) if request.param == "manifest" else ""
+        file_list = file_list_of_chain(chain)
+        assert file_list is not None
+        name = write_file_list(store, topic.name, "uid-2", file_list) if request.param == "file_list" else ""
         sealed_at = (15 if entry.name == OLD else 25) * SECOND
-        named = replace(entry, end=5, sealed_at=sealed_at, manifest=name)
+        named = replace(entry, end=5, sealed_at=sealed_at, file_list=name)
         sealed_index.append(store, topic.name, "uid-2", [named])
     write_chunks(store, topic, OPEN, [[30, 31], [32, 33]])
     snapshot = SimpleNamespace(topic=topic, layout=layout)

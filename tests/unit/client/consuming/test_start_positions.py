@@ -78,15 +78,15 @@ def test_only_segments_that_were_sealed_before_the_time_are_skipped(topic: Topic
     assert since == micros(start)
 
 
-def test_a_segment_with_a_manifest_is_not_listed_for_a_time(topic: TopicInMemory) -> None:
+def test_a_segment_with_a_file_list_is_not_listed_for_a_time(topic: TopicInMemory) -> None:
     topic.put_chunk(topic.first, 0, [1, 2])
     topic.put_chunk(topic.first, 2, [3])
     topic.put_seal(topic.first, 3)
     topic.seal(topic.first, 3, topic.segment(1, predecessors=(topic.first.name,)), sealed_at=micros(LATER))
     assert seek(topic, LATER)[0].positions == {topic.first.name: 3}, "the listed seal chunk"
-    topic.name_manifest(topic.first)
+    topic.name_file_list(topic.first)
     topic.files = counting = CountingStore(topic.files)
-    assert seek(topic, LATER)[0].positions == {}, "the fetcher skips by the manifest"
+    assert seek(topic, LATER)[0].positions == {}, "the fetcher skips by the file list"
     assert counting.requests.listings == 0
 
 

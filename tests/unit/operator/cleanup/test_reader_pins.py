@@ -198,12 +198,12 @@ def test_uploads_that_pinned_segments_refer_to_stay(store: Store, topic: Topic) 
     assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
 
 
-def test_a_replaced_manifest_stays_while_there_is_a_pin(store: Store, topic: Topic) -> None:
+def test_a_replaced_file_list_stays_while_there_is_a_pin(store: Store, topic: Topic) -> None:
     name = segment_name(0)
-    old, new = paths.manifest_name(name, 0), paths.manifest_name(name, 1, "n")
+    old, new = paths.file_list_name(name, 0), paths.file_list_name(name, 1, "n")
     for each in (old, new):
-        store.put(paths.manifest(*AT, each), b"{}")
+        store.put(paths.file_list(*AT, each), b"{}")
     with Readers(store).reads.begin(*AT, "job 1"):
-        assert sealed_index.name_manifest(store, *AT, name, "", new)
-        assert collect_orphaned_files(store, topic, NOW).manifests == 0
-    assert collect_orphaned_files(store, topic, NOW).manifests == 1
+        assert sealed_index.name_file_list(store, *AT, name, "", new)
+        assert collect_orphaned_files(store, topic, NOW).file_lists == 0
+    assert collect_orphaned_files(store, topic, NOW).file_lists == 1

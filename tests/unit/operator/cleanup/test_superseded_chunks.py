@@ -34,7 +34,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoredObject, open_store
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from support.data.clocks import NOW
 from support.data.pins import Readers
 from support.data.small_chunks import NAME, ROWS, UID, index_of, make_topic, numbers, segment_name, stored
@@ -99,7 +99,7 @@ def record_of(store: Store, number: int = 0) -> SupersededChunks | None:
 
 def test_chunks_are_deleted_a_while_after_it_was_recorded_that_they_are_superseded(store: Store, topic: Topic) -> None:
     run(store, topic, YEAR, YEAR)
-    named = index_of(store)[0].manifest
+    named = index_of(store)[0].file_list
     assert record_of(store) == SupersededChunks(named, YEAR, YEAR)
     assert chunks(store) == CHUNKS + 1
     run(store, topic, YEAR + HOUR - 1, YEAR + HOUR)
@@ -125,7 +125,7 @@ def test_a_second_compaction_begins_anew(store: Store) -> None:
     run(store, topic, YEAR, YEAR)
     compact(store)
     run(store, topic, YEAR + HOUR, YEAR + HOUR)
-    assert record_of(store) == SupersededChunks(index_of(store)[0].manifest, YEAR + HOUR, YEAR + HOUR)
+    assert record_of(store) == SupersededChunks(index_of(store)[0].file_list, YEAR + HOUR, YEAR + HOUR)
     assert chunks(store) == CHUNKS + 1
     run(store, topic, YEAR + 2 * HOUR, YEAR + 2 * HOUR)
     assert chunks(store) == 2
@@ -135,13 +135,13 @@ def test_another_leader_does_not_begin_the_grace_anew(store: Store, topic: Topic
     entries = index_of(store)
     run(store, topic, YEAR, YEAR)
     run_pass(store, topic, entries, (), ClockReading(2 * YEAR, 2 * YEAR), SETTINGS, POLICY)
-    assert record_of(store) == SupersededChunks(entries[0].manifest, YEAR, YEAR)
+    assert record_of(store) == SupersededChunks(entries[0].file_list, YEAR, YEAR)
 
 
-def test_a_record_of_a_manifest_that_the_index_does_not_name_any_more_is_not_written(
+def test_a_record_of_a_file_list_that_the_index_does_not_name_any_more_is_not_written(
     store: Store, topic: Topic
 ) -> None:
-    entries = [replace(index_of(store)[0], manifest=paths.manifest_name(segment_name(), 1, "other"))]
+    entries = [replace(index_of(store)[0], file_list=paths.file_list_name(segment_name(), 1, "other"))]
     run_pass(store, topic, entries, (), ClockReading(YEAR, YEAR), SETTINGS, POLICY)
     assert record_of(store) is None
 
@@ -152,7 +152,7 @@ def test_a_setting_keeps_them(store: Store, topic: Topic) -> None:
     assert record_of(store) is None and chunks(store) == CHUNKS + 1
 
 
-def test_a_segment_without_a_later_manifest_is_left_alone(store: Store) -> None:
+def test_a_segment_without_a_later_file_list_is_left_alone(store: Store) -> None:
     topic = make_topic(store, 1, CHUNKS)
     for at in (YEAR, 2 * YEAR):
         assert run(store, topic, at, at) == PassResult()
@@ -209,9 +209,9 @@ def test_a_segment_whose_merged_file_is_gone_does_not_keep_the_chunks_of_others(
     topic = make_topic(store, 2, CHUNKS)
     compact(store)
     run(store, topic, YEAR, YEAR)
-    manifest = read_manifest(store, NAME, UID, index_of(store)[0].manifest)
-    assert manifest is not None
-    store.delete(manifest.files[0].path)
+    file_list = read_file_list(store, NAME, UID, index_of(store)[0].file_list)
+    assert file_list is not None
+    store.delete(file_list.files[0].path)
     result = run(store, topic, 2 * YEAR, 2 * YEAR)
     assert list(result.damaged) == [segment_name(0)]
     assert (chunks(store, 0), chunks(store, 1)) == (CHUNKS + 1, 2)
@@ -297,10 +297,10 @@ async def test_a_leader_that_starts_goes_on_by_what_the_index_says(store: Store,
 
 async def test_the_leader_records_what_the_index_names_and_not_what_it_knows(store: Store, topic: Topic) -> None:
     leader = Leader(store, topic)
-    leader.managed.manifests_named({segment_name(): paths.manifest_name(segment_name(), 7, "old")})
+    leader.managed.file_lists_named({segment_name(): paths.file_list_name(segment_name(), 7, "old")})
     await leader.collect()
     record = record_of(store)
-    assert record is not None and record.manifest == index_of(store)[0].manifest
+    assert record is not None and record.file_list == index_of(store)[0].file_list
     assert await leader.collect(after=MINUTE) == 0, "it knows what the index names now"
 
 
@@ -381,22 +381,22 @@ async def test_a_segment_that_is_not_as_it_should_be_is_reported_until_it_is(sto
     assert chunks(store) == 2
 
 
-async def test_a_damaged_manifest_is_left_to_the_namer_to_report(store: Store, topic: Topic) -> None:
+async def test_a_damaged_file_list_is_left_to_the_namer_to_report(store: Store, topic: Topic) -> None:
     leader = Leader(store, topic)
     await leader.collect()
-    store.put(paths.manifest(NAME, UID, index_of(store)[0].manifest), b"{")
+    store.put(paths.file_list(NAME, UID, index_of(store)[0].file_list), b"{")
     await leader.collect(after=HOUR)
     assert leader.problems.all() == [] and chunks(store) == CHUNKS + 1
 
 
-async def test_a_problem_ends_with_the_manifest_that_had_it(store: Store, topic: Topic) -> None:
+async def test_a_problem_ends_with_the_file_list_that_had_it(store: Store, topic: Topic) -> None:
     leader = Leader(store, topic)
     await leader.collect()
     store.put(ChunkChain(store, NAME, UID, segment_name()).path(3 * ROWS), b"damaged")
     await leader.collect(after=HOUR)
     assert leader.problems.unreadable_documents()
-    manifest, following = index_of(store)[0].manifest, paths.manifest_name(segment_name(), 2, "next")
-    assert sealed_index.name_manifest(store, NAME, UID, segment_name(), manifest, following)
+    file_list, following = index_of(store)[0].file_list, paths.file_list_name(segment_name(), 2, "next")
+    assert sealed_index.name_file_list(store, NAME, UID, segment_name(), file_list, following)
     leader.managed.merge_index(sealed_index.load(store, NAME, UID))
     await leader.collect(after=MINUTE)
     assert leader.problems.unreadable_documents() == []
@@ -411,4 +411,4 @@ async def test_an_index_that_cannot_be_read_is_the_callers_problem(store: Store,
 
 def test_the_search_for_orphans_finds_what_other_processes_have_compacted(store: Store, topic: Topic) -> None:
     entry: SealedSegment = index_of(store)[0]
-    assert collect_orphaned_files(store, topic, NOW).named == {segment_name(): entry.manifest}
+    assert collect_orphaned_files(store, topic, NOW).named == {segment_name(): entry.file_list}

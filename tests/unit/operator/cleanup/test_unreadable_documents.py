@@ -86,7 +86,7 @@ def metrics(leader: LeaderInMemory) -> str:
         parts.loop,
         parts.filer_clock,
         parts.garbage_collector,
-        parts.manifests,
+        parts.file_lists,
         parts.merger,
         parts.group_lags,
         parts.tasks,

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.errors import StoreUnavailable
-from smq_core.manifests.segment_manifest import SegmentManifest
+from smq_core.file_lists.file_list import FileList
 from smq_core.model.entities import SECOND, RemovedSegment
 from smq_core.model.superseded_chunks import SupersededChunks
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
@@ -23,7 +23,7 @@ from smq_operator.runtime.merge_settings import MergeSettings
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoredObject
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from smq_storage.tables.range_reader import read_range
 from support.data.clocks import LONG_AGO, NO_GRACE, NOW, leader_at
 from support.data.pins import LIFETIME, Readers
@@ -51,8 +51,8 @@ class DamagedStore(CountingStore):
         return found._replace(data=memoryview(b"damaged")) if path == self.damaged else found
 
 
-def manifest_of(store: CountingStore, number: int = 0) -> SegmentManifest:
-    found = read_manifest(store.store, NAME, UID, stored(store.store, number).manifest)
+def file_list_of(store: CountingStore, number: int = 0) -> FileList:
+    found = read_file_list(store.store, NAME, UID, stored(store.store, number).file_list)
     assert found is not None
     return found
 
@@ -67,7 +67,7 @@ async def idle_requests(leader: MergingLeader, store: CountingStore) -> Counter[
 
 
 def is_merged(store: CountingStore, number: int = 0) -> bool:
-    return len(manifest_of(store, number).files) < CHUNKS
+    return len(file_list_of(store, number).files) < CHUNKS
 
 
 def merged_objects(store: CountingStore, number: int = 0) -> list[str]:
@@ -101,10 +101,10 @@ async def test_small_files_become_one_with_the_same_messages() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
     await leader.merge()
-    (file,) = manifest_of(store).files
+    (file,) = file_list_of(store).files
     assert paths.is_compacted(file.path)
     assert numbers(store.store, stored(store.store)) == list(range(END))
-    assert leader.managed.sealed[segment_name()] == index_of(store.store)[0], "clients get the name of the manifest"
+    assert leader.managed.sealed[segment_name()] == index_of(store.store)[0], "clients get the name of the file list"
     assert (leader.merger.replaced_files, leader.merger.merged_files, leader.merger.failures) == (CHUNKS, 1, 0)
     assert leader.merger.waiting(leader.managed) == 0
     assert not leader.problems
@@ -112,13 +112,13 @@ async def test_small_files_become_one_with_the_same_messages() -> None:
 
 @virtual_time
 async def test_a_merge_costs_a_request_for_each_file_and_ten_more() -> None:
-    """With two that the collection of orphaned files needs for the former manifest."""
+    """With two that the collection of orphaned files needs for the former file list."""
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
-    leader.read_manifests()
+    leader.read_file_lists()
     store.calls.clear()
     await leader.merger.run_pass()
-    leader.read_manifests()
+    leader.read_file_lists()
     assert store.calls["get"] == CHUNKS + 5
     assert store.calls["put_new"] + store.calls["put_if"] == 3
     assert sum(store.calls.values()) == CHUNKS + 8
@@ -128,7 +128,7 @@ async def test_a_merge_costs_a_request_for_each_file_and_ten_more() -> None:
 async def test_a_topic_without_small_files_costs_no_request() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=15))
-    leader.read_manifests()
+    leader.read_file_lists()
     assert not await idle_requests(leader, store)
 
 
@@ -137,7 +137,7 @@ async def test_what_was_merged_costs_no_request_any_more_and_stays() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
     await leader.merge()
-    leader.read_manifests()
+    leader.read_file_lists()
     assert not await idle_requests(leader, store)
     again = MergingLeader(store, leader.topic)
     await again.merge()
@@ -151,7 +151,7 @@ async def test_merged_files_that_are_small_are_not_merged_again(monkeypatch: pyt
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
     await leader.merge()
-    assert leader.merger.merged_files == len(manifest_of(store).files) == CHUNKS
+    assert leader.merger.merged_files == len(file_list_of(store).files) == CHUNKS
     await leader.merge()
     assert leader.merger.merged_files == CHUNKS
 
@@ -186,7 +186,7 @@ async def test_a_seal_in_the_future_of_the_clock_is_waited_for_no_longer() -> No
 async def test_nothing_is_merged_if_it_is_switched_off() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS), MergeSettings(0, 0))
-    leader.read_manifests()
+    leader.read_file_lists()
     store.calls.clear()
     await leader.merge()
     assert not store.calls
@@ -197,10 +197,10 @@ async def test_nothing_is_merged_if_it_is_switched_off() -> None:
 async def test_only_files_below_the_size_are_merged() -> None:
     store = CountingStore()
     topic = make_topic(store.store, chunks=CHUNKS)
-    smallest = min(file.bytes for file in manifest_of(store).files)
+    smallest = min(file.bytes for file in file_list_of(store).files)
     await MergingLeader(store, topic, MergeSettings(smallest, 0)).merge()
     assert not is_merged(store)
-    largest = max(file.bytes for file in manifest_of(store).files)
+    largest = max(file.bytes for file in file_list_of(store).files)
     await MergingLeader(store, topic, MergeSettings(largest + 1, 0)).merge()
     assert is_merged(store)
 
@@ -212,7 +212,7 @@ async def test_only_files_below_the_size_are_merged() -> None:
 async def test_a_segment_that_retention_has_removed_is_left_alone() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
-    leader.read_manifests()
+    leader.read_file_lists()
     remove(store)
     store.calls.clear()
     for _ in range(10):
@@ -231,7 +231,7 @@ async def test_retention_wins_while_its_segment_is_merged(method: str) -> None:
     store = CountingStore()
     topic = make_topic(store.store, chunks=CHUNKS)
     leader = MergingLeader(store, topic)
-    leader.read_manifests()
+    leader.read_file_lists()
     when(store, method, lambda: remove(store), after=5 if method == "get" else 0)
     await leader.merger.run_pass()
     assert index_of(store.store) == []
@@ -248,7 +248,7 @@ async def test_retention_wins_while_its_segment_is_merged(method: str) -> None:
 async def test_files_that_retention_deletes_meanwhile_are_no_problem() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
-    leader.read_manifests()
+    leader.read_file_lists()
 
     def delete() -> None:
         remove(store)
@@ -266,8 +266,8 @@ async def test_of_two_leaders_at_once_one_wins_and_the_others_files_go_with_the_
     store = CountingStore()
     topic = make_topic(store.store, chunks=CHUNKS)
     first, second = MergingLeader(store, topic), MergingLeader(store, topic)
-    first.read_manifests()
-    second.read_manifests()
+    first.read_file_lists()
+    second.read_file_lists()
     await asyncio.gather(first.merger.run_pass(), second.merger.run_pass())
     assert len(merged_objects(store)) == 2
     assert first.merger.merged_files + second.merger.merged_files == 1, "one of them has won"
@@ -297,11 +297,11 @@ async def test_a_reader_in_the_middle_gets_every_message_once() -> None:
     await leader.merge()
     assert is_merged(store)
     assert read + [n for _, table in reading for n in table["number"].to_pylist()] == list(range(END))
-    assert numbers(store.store, before, END // 2) == list(range(END // 2, END)), "also by the former manifest"
+    assert numbers(store.store, before, END // 2) == list(range(END // 2, END)), "also by the former file list"
 
 
 @virtual_time
-async def test_the_former_manifest_stays_as_long_as_there_is_a_pin() -> None:
+async def test_the_former_file_list_stays_as_long_as_there_is_a_pin() -> None:
     store = CountingStore()
     topic = make_topic(store.store, chunks=CHUNKS)
     leader = MergingLeader(store, topic)
@@ -309,10 +309,10 @@ async def test_the_former_manifest_stays_as_long_as_there_is_a_pin() -> None:
     with Readers(store.store).reads.begin(NAME, UID, "job", LIFETIME):
         await leader.merge()
         assert is_merged(store)
-        assert collect_orphaned_files(store.store, topic, NOW).manifests == 0
+        assert collect_orphaned_files(store.store, topic, NOW).file_lists == 0
         assert numbers(store.store, before) == list(range(END))
-    assert collect_orphaned_files(store.store, topic, LONG_AGO).manifests == 0, "it is young"
-    assert collect_orphaned_files(store.store, topic, NOW).manifests == 1
+    assert collect_orphaned_files(store.store, topic, LONG_AGO).file_lists == 0, "it is young"
+    assert collect_orphaned_files(store.store, topic, NOW).file_lists == 1
     assert numbers(store.store, stored(store.store)) == list(range(END))
 
 
@@ -330,7 +330,7 @@ async def test_a_damaged_chunk_is_reported_once_and_delays_no_other_segment() ->
     assert leader.tasks.problems.kinds() == {"chunks": 1}
     await leader.merge()
     assert is_merged(store, 1)
-    leader.read_manifests()
+    leader.read_file_lists()
     store.calls.clear()
     for _ in range(10):
         leader.time += 60 * SECOND
@@ -368,7 +368,7 @@ async def test_a_chunk_that_is_gone_is_reported_while_the_index_has_its_segment(
 async def test_a_store_that_does_not_answer_is_tried_again_with_a_backoff() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
-    leader.read_manifests()
+    leader.read_file_lists()
 
     def fail(name: str) -> None:
         raise StoreUnavailable("no answer")
@@ -394,7 +394,7 @@ def test_a_leader_that_stops_ends_a_merge_before_its_next_request() -> None:
 
     async def run(pool: ThreadPoolExecutor) -> None:
         leader = MergingLeader(store, topic, pool=pool)
-        leader.read_manifests()
+        leader.read_file_lists()
         store.calls.clear()
         loop, ended = asyncio.get_running_loop(), threading.Event()
         merging = asyncio.create_task(leader.merger.run_pass())
@@ -418,7 +418,7 @@ def test_a_leader_that_stops_ends_a_merge_before_its_next_request() -> None:
 async def test_a_topic_that_is_deleted_meanwhile_is_not_merged_further() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
-    leader.read_manifests()
+    leader.read_file_lists()
     when(store, "get", lambda: setattr(leader.managed, "deleted", True))
     await leader.merger.run_pass()
     assert not merged_objects(store)
@@ -429,9 +429,9 @@ async def test_a_topic_that_is_deleted_meanwhile_is_not_merged_further() -> None
 async def test_a_merge_goes_on_while_superseded_chunks_of_its_segment_are_recorded() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
-    leader.read_manifests()
+    leader.read_file_lists()
     (entry,) = leader.managed.sealed.values()
-    record = SupersededChunks(entry.manifest, 1, 1)
+    record = SupersededChunks(entry.file_list, 1, 1)
     when(store, "get", lambda: leader.managed.superseded_recorded([replace(entry, superseded=record)]))
     await leader.merger.run_pass()
     assert len(merged_objects(store)) == 1

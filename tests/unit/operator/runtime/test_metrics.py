@@ -24,7 +24,7 @@ def exposed(leader: LeaderInMemory) -> str:
         leader.loop,
         leader.parts.filer_clock,
         leader.garbage_collector,
-        leader.parts.manifests,
+        leader.parts.file_lists,
         leader.parts.merger,
         leader.parts.group_lags,
         leader.tasks,

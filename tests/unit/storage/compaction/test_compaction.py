@@ -17,12 +17,12 @@ from smq_core.model.entities import Reason, RemovedSegment, SealedSegment
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.compaction import merging
-from smq_storage.compaction.manifest_switch import plan_segment, switch_manifest
+from smq_storage.compaction.file_list_switch import plan_segment, switch_file_list
 from smq_storage.compaction.merging import DEFAULT_LIMITS, MergeInterrupted, MergeLimits, merge_run
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Data, ObjectExists, Store, StoreStateUnknown, open_store
 from smq_storage.tables.compacted_files import OFFSET, encode_compacted
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
 from support.data.stored_segment import SEGMENT, TOPIC, UID, CountingStore, write_segment
@@ -33,11 +33,11 @@ KEY = "text"  # "text 10" < "text 2": the order of keys is not that of offsets
 
 
 def stored_segment(store: Store, sizes: tuple[int, ...] = SIZES) -> StoredSegment:
-    """A sealed segment that the index names with its manifest."""
+    """A sealed segment that the index names with its file list."""
     segment = write_segment(store, *sizes)
     assert segment.end is not None
     entry = SealedSegment(
-        SEGMENT, 0, KeyRange(0, 8), segment.end, (), (), Reason.CREATE, Reason.ROLL, 0, 0, manifest=segment.manifest
+        SEGMENT, 0, KeyRange(0, 8), segment.end, (), (), Reason.CREATE, Reason.ROLL, 0, 0, file_list=segment.file_list
     )
     sealed_index.append(store, TOPIC, UID, [entry], POLICY)
     return segment
@@ -51,7 +51,7 @@ def compact(store: Store, segment: StoredSegment, limits: MergeLimits = DEFAULT_
         for run in plan_segment(store, segment)
         for file in merge_run(store, segment, run, KEY, nonces.__next__, limits)
     ]
-    assert switch_manifest(store, segment, merged, "m", POLICY)
+    assert switch_file_list(store, segment, merged, "m", POLICY)
     (entry,) = sealed_index.read(store, TOPIC, UID)
     return StoredSegment.of(TOPIC, UID, entry)
 
@@ -82,9 +82,9 @@ def test_one_file_has_all_rows_sorted_by_key(store: CountingStore) -> None:
     before = stored_segment(store)
     rows = read(store, before, 0, 63)
     after = compact(store, before)
-    manifest = read_manifest(store, TOPIC, UID, after.manifest)
-    assert manifest is not None
-    (file,) = manifest.files
+    file_list = read_file_list(store, TOPIC, UID, after.file_list)
+    assert file_list is not None
+    (file,) = file_list.files
     assert (file.first, file.rows, file.timestamp_min, file.timestamp_max) == (0, 63, 0, 62)
     assert (file.key_min, file.key_max) == ("text 0", "text 9")
     assert (file.appended_min, file.appended_max) == (0, 58)
@@ -144,18 +144,18 @@ def test_rows_that_are_too_many_for_one_file_become_several(store: CountingStore
     before = stored_segment(store)
     rows = read(store, before, 0, 63)
     after = compact(store, before, MergeLimits(decoded_bytes=1500))
-    manifest = read_manifest(store, TOPIC, UID, after.manifest)
-    assert manifest is not None
-    assert 1 < len(manifest.files) < len(SIZES)
+    file_list = read_file_list(store, TOPIC, UID, after.file_list)
+    assert file_list is not None
+    assert 1 < len(file_list.files) < len(SIZES)
     assert read(store, after, 0, 63).equals(rows)
 
 
-def test_a_segment_that_retention_removed_keeps_its_old_manifest(store: CountingStore) -> None:
+def test_a_segment_that_retention_removed_keeps_its_old_file_list(store: CountingStore) -> None:
     segment = stored_segment(store)
     (run,) = plan_segment(store, segment)
     merged = merge_run(store, segment, run, KEY, lambda: "n")
     sealed_index.remove(store, TOPIC, UID, [RemovedSegment(SEGMENT, 0, 63, 0)], POLICY)
-    assert not switch_manifest(store, segment, merged, "m", POLICY)
+    assert not switch_file_list(store, segment, merged, "m", POLICY)
 
 
 def test_the_second_of_two_compactions_changes_nothing(store: CountingStore) -> None:
@@ -163,16 +163,16 @@ def test_the_second_of_two_compactions_changes_nothing(store: CountingStore) -> 
     (run,) = plan_segment(store, segment)
     mine = merge_run(store, segment, run, KEY, lambda: "mine")
     after = compact(store, segment)
-    assert not switch_manifest(store, segment, mine, "mine", POLICY)
-    assert sealed_index.read(store, TOPIC, UID)[0].manifest == after.manifest
+    assert not switch_file_list(store, segment, mine, "mine", POLICY)
+    assert sealed_index.read(store, TOPIC, UID)[0].file_list == after.file_list
 
 
 def test_a_switch_can_be_repeated(store: CountingStore) -> None:
     segment = stored_segment(store)
     (run,) = plan_segment(store, segment)
     merged = merge_run(store, segment, run, KEY, lambda: "n")
-    assert switch_manifest(store, segment, merged, "m", POLICY)
-    assert switch_manifest(store, segment, merged, "m", POLICY)
+    assert switch_file_list(store, segment, merged, "m", POLICY)
+    assert switch_file_list(store, segment, merged, "m", POLICY)
 
 
 class UnclearStore(CountingStore):
@@ -209,9 +209,9 @@ def test_a_write_that_never_gets_a_clear_answer_ends_with_an_error(store: Counti
 
 def test_a_damaged_compacted_file_is_named(store: CountingStore) -> None:
     after = compact(store, stored_segment(store))
-    manifest = read_manifest(store, TOPIC, UID, after.manifest)
-    assert manifest is not None
-    (file,) = manifest.files
+    file_list = read_file_list(store, TOPIC, UID, after.file_list)
+    assert file_list is not None
+    (file,) = file_list.files
     table = pq.read_table(pa.BufferReader(bytes(store.get(file.path).data)))
     offsets = pa.array([1, *table.column("_offset").to_pylist()[1:]], pa.int64())
     sink = pa.BufferOutputStream()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
-from smq_core.manifests.segment_manifest import SegmentManifest
+from smq_core.file_lists.file_list import FileList
 from smq_core.model.entities import ChunkInfo
 from smq_core.model.reference import Reference
 from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, seal
@@ -17,18 +17,18 @@ from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import encode_chunk
 from smq_storage.chunks.schemas import chunk_schema
-from smq_storage.compaction.manifest_switch import plan_segment, switch_manifest
+from smq_storage.compaction.file_list_switch import plan_segment, switch_file_list
 from smq_storage.compaction.merging import merge_run
 from smq_storage.compaction.superseded_files import DeletedChunks, delete_superseded
 from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
-from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.file_lists import read_file_list
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import StoredSegment
 from smq_storage.verification.topic_files import TopicFiles
 from support.data.small_chunks import NAME, ROWS, UID, make_topic, numbers, segment_name, stored
-from support.data.stored_segment import COLUMNS, CountingStore, manifest_of_chain, rows_of
+from support.data.stored_segment import COLUMNS, CountingStore, file_list_of_chain, rows_of
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
 
 POLICY = RetryPolicy(1.0)
@@ -59,8 +59,8 @@ def chain_of(store: Store) -> ChunkChain:
     return ChunkChain(store, NAME, UID, segment_name())
 
 
-def manifest_of(store: Store) -> SegmentManifest:
-    found = read_manifest(store, NAME, UID, stored(store).manifest)
+def file_list_of(store: Store) -> FileList:
+    found = read_file_list(store, NAME, UID, stored(store).file_list)
     assert found is not None
     return found
 
@@ -79,26 +79,26 @@ def problems(store: Store) -> list[str]:
 
 
 def test_one_chunk_stays_for_each_merged_file_and_the_seal_chunk(store: Store, compacted: StoredSegment) -> None:
-    files = manifest_of(store).files
+    files = file_list_of(store).files
     assert len(files) == 2
     assert delete_superseded(store, compacted, POLICY) == DeletedChunks(CHUNKS - 2, replaced=2)
     assert chunks(store) == [files[0].first, files[1].first, END]
     assert delete_superseded(store, compacted, POLICY) == DeletedChunks()
 
 
-def test_the_chain_says_what_the_manifest_says(store: Store, compacted: StoredSegment) -> None:
+def test_the_chain_says_what_the_file_list_says(store: Store, compacted: StoredSegment) -> None:
     delete_superseded(store, compacted, POLICY)
-    walked = manifest_of_chain(chain_of(store), "text")
-    assert walked is not None and walked.files == manifest_of(store).files
+    walked = file_list_of_chain(chain_of(store), "text")
+    assert walked is not None and walked.files == file_list_of(store).files
 
 
 @pytest.mark.parametrize("start", [0, 1, ROWS * 7 + 1, END - 1])
-@pytest.mark.parametrize("manifest", [True, False])
-def test_all_rows_are_read_from_any_offset_with_and_without_the_manifest(
-    store: Store, compacted: StoredSegment, start: int, manifest: bool
+@pytest.mark.parametrize("file_list", [True, False])
+def test_all_rows_are_read_from_any_offset_with_and_without_the_file_list(
+    store: Store, compacted: StoredSegment, start: int, file_list: bool
 ) -> None:
     delete_superseded(store, compacted, POLICY)
-    segment = compacted if manifest else replace(compacted, manifest="")
+    segment = compacted if file_list else replace(compacted, file_list="")
     assert numbers(store, segment, start) == list(range(start, END))
     assert problems(store) == []
 
@@ -141,7 +141,7 @@ def test_a_deletion_that_was_interrupted_loses_nothing_and_is_finished(
 ) -> None:
     with pytest.raises(ProcessCrashed):
         delete_superseded(cast(Store, CrashingStore(store, left, answer_lost=answer_lost)), compacted, POLICY)
-    for segment in (compacted, replace(compacted, manifest="")):
+    for segment in (compacted, replace(compacted, file_list="")):
         assert numbers(store, segment) == list(range(END))
     assert None not in [chain_of(store).find(offset) for offset in range(END)], "whichever chunks are left"
     assert problems(store) == []
@@ -157,13 +157,13 @@ def test_one_call_deletes_about_as_many_as_it_may(store: Store, compacted: Store
     assert second.complete and first.chunks + second.chunks == CHUNKS - 2
 
 
-def test_chunks_that_the_manifest_uses_stay(store: Store) -> None:
+def test_chunks_that_the_file_list_uses_stay(store: Store) -> None:
     make_topic(store, chunks=CHUNKS)
     segment = stored(store)
     (run,) = plan_segment(store, segment)
     part = replace(run, files=run.files[5:10])
     merged = merge_run(store, segment, part, "text", lambda: "n")
-    assert switch_manifest(store, segment, merged, "m", POLICY)
+    assert switch_file_list(store, segment, merged, "m", POLICY)
     delete_superseded(store, stored(store), POLICY)
     kept = [first for first in range(0, END + 1, ROWS) if not 5 * ROWS < first < 10 * ROWS]
     assert chunks(store) == kept
@@ -175,17 +175,17 @@ def test_a_second_compaction_deletes_the_former_merged_files(store: Store, compa
     delete_superseded(store, compacted, POLICY)
     before = merged_files(store)
     compact(store)
-    assert len(manifest_of(store).files) == 1
+    assert len(file_list_of(store).files) == 1
     done = delete_superseded(store, stored(store), POLICY)
     assert (done.chunks, done.replaced, done.files) == (1, 1, 2)
-    assert merged_files(store) == {file.path for file in manifest_of(store).files}
+    assert merged_files(store) == {file.path for file in file_list_of(store).files}
     assert not merged_files(store) & before
     assert chunks(store) == [0, END]
     assert numbers(store, stored(store), 5) == list(range(5, END))
     assert problems(store) == []
 
 
-def test_a_leader_that_knows_an_older_manifest_undoes_nothing(store: Store, compacted: StoredSegment) -> None:
+def test_a_leader_that_knows_an_older_file_list_undoes_nothing(store: Store, compacted: StoredSegment) -> None:
     compact(store)
     delete_superseded(store, stored(store), POLICY)
     with pytest.raises((CorruptChunk, DataLost)):
@@ -208,27 +208,27 @@ def unchanged(store: Store, segment: StoredSegment, error: type[Exception], matc
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_nothing_is_deleted_if_any_merged_file_is_missing(store: Store, compacted: StoredSegment, number: int) -> None:
-    store.delete(manifest_of(store).files[number].path)
+    store.delete(file_list_of(store).files[number].path)
     unchanged(store, compacted, DataLost, "_compacted")
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_nothing_is_deleted_if_any_merged_file_was_altered(store: Store, compacted: StoredSegment, number: int) -> None:
-    file = manifest_of(store).files[number]
+    file = file_list_of(store).files[number]
     store.put(file.path, bytes(store.get(file.path).data))
     unchanged(store, compacted, CorruptChunk, file.path)
 
 
-def test_nothing_is_deleted_without_a_manifest_that_can_be_read(store: Store, compacted: StoredSegment) -> None:
-    path = paths.manifest(NAME, UID, compacted.manifest)
+def test_nothing_is_deleted_without_a_file_list_that_can_be_read(store: Store, compacted: StoredSegment) -> None:
+    path = paths.file_list(NAME, UID, compacted.file_list)
     store.put(path, b"{")
     unchanged(store, compacted, CorruptDocument, path)
     store.delete(path)
     unchanged(store, compacted, CorruptChunk, "missing")
-    assert numbers(store, replace(compacted, manifest="")) == list(range(END))
+    assert numbers(store, replace(compacted, file_list="")) == list(range(END))
 
 
-def test_nothing_is_deleted_if_the_manifest_is_of_another_end(store: Store, compacted: StoredSegment) -> None:
+def test_nothing_is_deleted_if_the_file_list_is_of_another_end(store: Store, compacted: StoredSegment) -> None:
     unchanged(store, replace(compacted, end=END + 1), CorruptDocument, "ends at offset")
 
 
@@ -243,7 +243,7 @@ def test_nothing_is_deleted_if_the_manifest_is_of_another_end(store: Store, comp
 def test_the_only_mention_of_an_upload_or_a_large_value_stays(
     store: Store, compacted: StoredSegment, first: int, more: dict[str, object]
 ) -> None:
-    """Whatever the manifest says, and whoever wrote it."""
+    """Whatever the file list says, and whoever wrote it."""
     info = ChunkInfo(segment_name(), first, ROWS, "w", f"n{first}", **more)  # type: ignore[arg-type]
     rows = [] if info.reference else [(rows_of(first, ROWS), 1)]
     store.put(chain_of(store).path(first), encode_chunk(rows, info, chunk_schema(COLUMNS)))
@@ -260,7 +260,7 @@ def test_a_chain_with_a_gap_is_left_as_it_is(store: Store, compacted: StoredSegm
 
 def test_a_reader_that_planned_before_gets_an_error_that_says_to_read_the_index_again(store: Store) -> None:
     make_topic(store, chunks=CHUNKS)
-    planned = manifest_of(store)
+    planned = file_list_of(store)
     compact(store)
     delete_superseded(store, stored(store), POLICY)
     for file in planned.files:
@@ -270,7 +270,7 @@ def test_a_reader_that_planned_before_gets_an_error_that_says_to_read_the_index_
 
 def test_a_chunk_that_something_else_altered_is_damaged_and_not_replaced(store: Store) -> None:
     make_topic(store, chunks=2)
-    file = manifest_of(store).files[1]
+    file = file_list_of(store).files[1]
     store.put(file.path, bytes(store.get(file.path).data))
     with pytest.raises(CorruptChunk, match="altered"):
         list(read_file(store, segment_name(), file, file.first, file.end))
@@ -278,7 +278,7 @@ def test_a_chunk_that_something_else_altered_is_damaged_and_not_replaced(store: 
 
 def test_a_verification_names_a_merged_file_that_is_missing_once(store: Store, compacted: StoredSegment) -> None:
     delete_superseded(store, compacted, POLICY)
-    path = manifest_of(store).files[1].path
+    path = file_list_of(store).files[1].path
     store.delete(path)
     found = [it.path for it in TopicFiles(store, NAME).problems()]
     assert found == [path]
@@ -298,5 +298,5 @@ def test_what_is_done_already_costs_no_read_of_a_chunk_within_a_merged_file(
     delete_superseded(store, compacted, POLICY)
     counting = CountingStore(store)
     delete_superseded(counting, compacted, POLICY)
-    assert len(counting.requests.reads) == 1 + 2 + 2, "the manifest, the merged files, their chunks"
+    assert len(counting.requests.reads) == 1 + 2 + 2, "the file list, the merged files, their chunks"
     assert counting.requests.listings == 1

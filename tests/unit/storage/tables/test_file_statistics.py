@@ -1,4 +1,4 @@
-"""From a chunk to its entry in a manifest: times, bounds of keys, and the same entry from writer and reader."""
+"""From a chunk to its entry in a file list: times, bounds of keys, and the same entry from writer and reader."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from smq_core.errors import CorruptChunk
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import ChunkInfo, Column
 from smq_storage.chunks import parquet_codec
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.parquet_codec import decode_footer, encode_chunk
 from smq_storage.chunks.schemas import chunk_schema, message_schema
 from smq_storage.object_store.store import open_store
-from smq_storage.tables.file_statistics import manifest_file
+from smq_storage.tables.file_statistics import file_entry
 
 SEGMENT = "t-0-8-0"
 
@@ -52,11 +52,9 @@ def test_the_writer_and_whoever_walks_the_chain_get_the_same_entry(chain: ChunkC
     stored = put(chain, batch([b"m", None, b"a"], timestamps=[30, 10, 20]))
     found = chain.stored(0)
     assert found is not None
-    entry = manifest_file(stored, None)
-    assert entry == manifest_file(found, None)
-    assert entry == ManifestFile(
-        chain.path(0), 0, 3, stored.bytes, stored.etag, 10, 30, 7, 7, text(b"a"), text(b"m"), 3
-    )
+    entry = file_entry(stored, None)
+    assert entry == file_entry(found, None)
+    assert entry == FileEntry(chain.path(0), 0, 3, stored.bytes, stored.etag, 10, 30, 7, 7, text(b"a"), text(b"m"), 3)
     assert stored.bytes == chain.files()[0].size
 
 
@@ -64,7 +62,7 @@ def test_bounds_reach_over_all_row_groups(chain: ChunkChain, monkeypatch: pytest
     monkeypatch.setattr(parquet_codec, "ROW_GROUP_ROWS", 2)
     stored = put(chain, batch([b"m", b"k", None, None, b"z", b"b"], timestamps=[9, 8, 1, 99, 5, 5]))
     assert stored.footer.num_row_groups == 3
-    entry = manifest_file(stored, None)
+    entry = file_entry(stored, None)
     assert (entry.timestamp_min, entry.timestamp_max, entry.key_min, entry.key_max) == (1, 99, text(b"b"), text(b"z"))
 
 
@@ -82,7 +80,7 @@ def test_a_chunk_of_many_rows_has_row_groups_of_limited_size() -> None:
 @pytest.mark.parametrize("long", [[b"a" * 65, b"b"], [b"c" * 5000, b"d", None]])
 def test_long_keys_have_short_bounds_and_a_short_footer(chain: ChunkChain, long: list[Any]) -> None:
     stored = put(chain, batch(long))
-    entry = manifest_file(stored, None)
+    entry = file_entry(stored, None)
     keys = [key for key in long if key]
     assert (entry.key_min, entry.key_max) == (text(min(keys)[:64]), text(max(keys)))
     assert stored.footer.serialized_size < 3000
@@ -104,22 +102,22 @@ def test_keys_of_a_schema(chain: ChunkChain) -> None:
     ]
     for number, (type_, keys, expected) in enumerate(cases):
         at = ChunkChain(open_store("memory://"), "ns/t", f"uid{number}", SEGMENT)
-        entry = manifest_file(put(at, batch(keys, type_), type_), "id")
+        entry = file_entry(put(at, batch(keys, type_), type_), "id")
         assert (entry.key_min, entry.key_max) == expected, type_
 
 
 def test_a_slice_of_a_batch_has_the_bounds_of_the_slice(chain: ChunkChain) -> None:
-    entry = manifest_file(put(chain, batch([b"a" * 500, b"k", b"l", b"z" * 500]).slice(1, 2)), None)
+    entry = file_entry(put(chain, batch([b"a" * 500, b"k", b"l", b"z" * 500]).slice(1, 2)), None)
     assert (entry.key_min, entry.key_max) == (text(b"k"), text(b"l"))
 
 
 def test_a_file_without_statistics_has_no_bounds(chain: ChunkChain) -> None:
     stored = put(chain, batch([b"k"]))
-    entry = manifest_file(stored, "no-such-column")
+    entry = file_entry(stored, "no-such-column")
     assert (entry.key_min, entry.key_max) == (None, None)
 
 
 def test_a_file_with_other_rows_than_its_metadata_says_is_refused(chain: ChunkChain) -> None:
     stored = put(chain, batch([b"k"]))
     with pytest.raises(CorruptChunk, match="has 1 rows, but its metadata says 2"):
-        manifest_file(stored._replace(info=ChunkInfo(SEGMENT, 0, 2, "w", "n")), None)
+        file_entry(stored._replace(info=ChunkInfo(SEGMENT, 0, 2, "w", "n")), None)

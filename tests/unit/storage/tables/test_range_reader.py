@@ -16,10 +16,10 @@ from smq_storage.chunks import parquet_codec, parquet_ranges
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store, open_store
 from smq_storage.tables import range_reader
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
-from support.data.stored_segment import SEGMENT, TOPIC, UID, CountingStore, manifest_of_chain, write_segment
+from support.data.stored_segment import SEGMENT, TOPIC, UID, CountingStore, file_list_of_chain, write_segment
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
@@ -42,12 +42,12 @@ def store() -> CountingStore:
 
 
 def replace_chunk(store: Store, data: bytes) -> StoredSegment:
-    """Replaces the chunk at offset 20 of a segment of 40 rows; the manifest has the new etag and size."""
-    manifest = manifest_of_chain(ChunkChain(store, TOPIC, UID, SEGMENT), None)
-    assert manifest is not None
+    """Replaces the chunk at offset 20 of a segment of 40 rows; the file list has the new etag and size."""
+    file_list = file_list_of_chain(ChunkChain(store, TOPIC, UID, SEGMENT), None)
+    assert file_list is not None
     etag = store.put(chunk(20), data)
-    files = (manifest.files[0], replace(manifest.files[1], etag=etag, bytes=len(data)))
-    return StoredSegment(TOPIC, UID, SEGMENT, 40, write_manifest(store, TOPIC, UID, replace(manifest, files=files)))
+    files = (file_list.files[0], replace(file_list.files[1], etag=etag, bytes=len(data)))
+    return StoredSegment(TOPIC, UID, SEGMENT, 40, write_file_list(store, TOPIC, UID, replace(file_list, files=files)))
 
 
 def numbers(tables: list[tuple[int, pa.Table]]) -> list[int]:
@@ -67,7 +67,7 @@ def chunk(first: int) -> str:
     start=st.integers(0, 100),
     length=st.integers(0, 100),
     columns=st.none() | st.permutations(["number", "text", "blob", "headers", "appended"]),
-    manifest=st.booleans(),
+    file_list=st.booleans(),
     part_bytes=st.sampled_from([1, 1500, 1 << 20]),
     whole=st.booleans(),
 )
@@ -77,12 +77,12 @@ def test_a_range_has_its_rows_and_columns(
     start: int,
     length: int,
     columns: list[str] | None,
-    manifest: bool,
+    file_list: bool,
     part_bytes: int,
     whole: bool,
 ) -> None:
     store = CountingStore(open_store("memory://"))
-    segment = write_segment(store, *sizes, manifest=manifest)
+    segment = write_segment(store, *sizes, file_list=file_list)
     monkeypatch.setattr(parquet_ranges, "PART_BYTES", part_bytes)
     monkeypatch.setattr(range_reader, "SMALL_FILE_BYTES", 1 << 20 if whole else 0)
     tables = list(read_range(store, segment, start, start + length, columns))
@@ -97,7 +97,7 @@ def test_few_row_groups_and_columns_of_a_large_file_are_requested(store: Countin
     segment = write_segment(store, 200, blob_bytes=10_000)
     store.reset()
     assert numbers(list(read_range(store, segment, 101, 109, ["number"]))) == list(range(101, 109))
-    assert len(store.requests.reads) == 4, "the manifest, the footer's length, the footer, one column chunk"
+    assert len(store.requests.reads) == 4, "the file list, the footer's length, the footer, one column chunk"
     assert store.requests.bytes < 100_000, "of 2 MB"
     store.reset()
     assert len(numbers(list(read_range(store, segment, 95, 105)))) == 10
@@ -118,7 +118,7 @@ def test_a_position_finds_its_file_without_listing_or_walking(store: CountingSto
     store.reset()
     assert numbers(list(read_range(store, segment, 73, 75))) == [73, 74]
     assert store.requests.listings == 0
-    assert set(store.requests.reads) == {paths.manifest(TOPIC, UID, segment.manifest), chunk(70)}
+    assert set(store.requests.reads) == {paths.file_list(TOPIC, UID, segment.file_list), chunk(70)}
 
 
 def test_a_small_file_is_one_request(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +136,9 @@ def test_a_file_that_is_wanted_whole_is_one_request(store: CountingStore) -> Non
     assert store.requests.reads[1:] == [chunk(0), chunk(100)]
 
 
-@pytest.mark.parametrize("manifest", [True, False])
-def test_a_vanished_file_is_lost_with_its_name(store: CountingStore, manifest: bool) -> None:
-    segment = write_segment(store, 20, 20, 20, manifest=manifest)
+@pytest.mark.parametrize("file_list", [True, False])
+def test_a_vanished_file_is_lost_with_its_name(store: CountingStore, file_list: bool) -> None:
+    segment = write_segment(store, 20, 20, 20, file_list=file_list)
     store.delete(chunk(20))
     tables = read_range(store, segment, 5, 55)
     assert numbers([next(tables)]) == list(range(5, 20))
@@ -150,7 +150,7 @@ def test_a_vanished_file_is_lost_with_its_name(store: CountingStore, manifest: b
 
 def test_a_segment_whose_files_are_all_gone_is_lost(store: CountingStore) -> None:
     segment = write_segment(store, 20, 20)
-    for path in (chunk(0), chunk(20), chunk(40), paths.manifest(TOPIC, UID, segment.manifest)):
+    for path in (chunk(0), chunk(20), chunk(40), paths.file_list(TOPIC, UID, segment.file_list)):
         store.delete(path)
     for start in (0, 25):
         with pytest.raises(DataLost, match=f"{TOPIC}/{UID}/{SEGMENT}") as raised:
@@ -189,7 +189,7 @@ def test_a_file_that_is_altered_between_its_requests_is_refused(
 def test_a_damaged_file_is_refused_by_its_name(
     store: CountingStore, monkeypatch: pytest.MonkeyPatch, damage: str, small: bool
 ) -> None:
-    write_segment(store, 20, 20, manifest=False)
+    write_segment(store, 20, 20, file_list=False)
     monkeypatch.setattr(range_reader, "SMALL_FILE_BYTES", 1 << 20 if small else 0)
     data = bytearray(store.get(chunk(20)).data)
     if damage == "footer":
@@ -205,21 +205,21 @@ def test_a_damaged_file_is_refused_by_its_name(
     assert chunk(20) in raised.value.message
 
 
-def test_a_damaged_manifest_is_refused(store: CountingStore) -> None:
+def test_a_damaged_file_list_is_refused(store: CountingStore) -> None:
     segment = write_segment(store, 20)
-    store.put(paths.manifest(TOPIC, UID, segment.manifest), b"{")
-    with pytest.raises(CorruptDocument, match=segment.manifest):
+    store.put(paths.file_list(TOPIC, UID, segment.file_list), b"{")
+    with pytest.raises(CorruptDocument, match=segment.file_list):
         list(read_range(store, segment, 0, 20))
 
 
-def test_the_manifest_of_a_segment_with_another_end_is_refused(store: CountingStore) -> None:
+def test_the_file_list_of_a_segment_with_another_end_is_refused(store: CountingStore) -> None:
     segment = write_segment(store, 20)
     with pytest.raises(CorruptDocument, match=r"ends at offset 20, but .* ends at 21"):
         list(read_range(store, replace(segment, end=21), 0, 20))
 
 
 def test_an_open_segment_is_read_up_to_its_last_chunk(store: CountingStore) -> None:
-    segment = write_segment(store, 20, 20, manifest=False)
+    segment = write_segment(store, 20, 20, file_list=False)
     store.delete(chunk(40))
     found = list(read_range(store, StoredSegment(TOPIC, UID, segment.name), 15, 1000))
     assert numbers(found) == list(range(15, 40))

@@ -22,28 +22,28 @@ from smq_storage.chunks.schemas import chunk_schema, without_append_time
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import from_json, to_json
 from smq_storage.object_store.store import Store, open_store
-from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.file_lists import write_file_list
 from smq_storage.uploads.upload_format import KEY
 from smq_storage.verification.topic_files import TopicFiles
 from support.data import uploads
 from support.data.raw_flight import rows
 from support.data.sealed_topic import END, ROWS, make_topic, segment_name
-from support.data.stored_segment import manifest_of_chain
+from support.data.stored_segment import file_list_of_chain
 
 SEALED, OPEN = segment_name(0), segment_name(2)
 UPLOAD = "u.parquet"
 
 
 class StoredTopic:
-    """Two sealed segments, the first one with a manifest, and an open one with rows and a reference."""
+    """Two sealed segments, the first one with a file list, and an open one with rows and a reference."""
 
     def __init__(self) -> None:
         self.store: Store = open_store("memory://")
         self.topic: Topic = make_topic(self.store, 2)
-        manifest = manifest_of_chain(self.chain(SEALED))
-        assert manifest is not None
-        self.manifest = write_manifest(self.store, self.topic.name, self.topic.uid, manifest)
-        assert sealed_index.name_manifest(self.store, self.topic.name, self.topic.uid, SEALED, "", self.manifest)
+        file_list = file_list_of_chain(self.chain(SEALED))
+        assert file_list is not None
+        self.file_list = write_file_list(self.store, self.topic.name, self.topic.uid, file_list)
+        assert sealed_index.name_file_list(self.store, self.topic.name, self.topic.uid, SEALED, "", self.file_list)
         self.messages = pa.Table.from_batches([rows([b"a", b"b"], partition=p) for p in (1, 5, 9)])
         upload = uploads.write(self.store, self.topic.uid, UPLOAD, self.messages)
         self.footer = upload.footer
@@ -155,17 +155,17 @@ DAMAGES: dict[str, tuple[Callable[[StoredTopic], object], Callable[[StoredTopic]
     ),
     "a chunk was written again": (
         lambda it: it.store.put(it.chunk(SEALED, 0), bytes(it.store.get(it.chunk(SEALED, 0)).data)),
-        lambda it: paths.manifest(it.topic.name, it.topic.uid, it.manifest),
+        lambda it: paths.file_list(it.topic.name, it.topic.uid, it.file_list),
         "lists another file than the chunk chain has at offset 0",
     ),
-    "a manifest is gone": (
-        lambda it: it.store.delete(paths.manifest(it.topic.name, it.topic.uid, it.manifest)),
-        lambda it: paths.manifest(it.topic.name, it.topic.uid, it.manifest),
+    "a file list is gone": (
+        lambda it: it.store.delete(paths.file_list(it.topic.name, it.topic.uid, it.file_list)),
+        lambda it: paths.file_list(it.topic.name, it.topic.uid, it.file_list),
         "is missing, although the index names it",
     ),
-    "a manifest is no JSON": (
-        lambda it: it.store.put(paths.manifest(it.topic.name, it.topic.uid, it.manifest), b"{"),
-        lambda it: paths.manifest(it.topic.name, it.topic.uid, it.manifest),
+    "a file list is no JSON": (
+        lambda it: it.store.put(paths.file_list(it.topic.name, it.topic.uid, it.file_list), b"{"),
+        lambda it: paths.file_list(it.topic.name, it.topic.uid, it.file_list),
         "cannot be understood",
     ),
     "an index with another end": (

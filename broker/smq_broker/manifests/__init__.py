@@ -1,1 +1,0 @@
-"""Segment manifests: the chunk files that a broker records, and the writer of their lists."""

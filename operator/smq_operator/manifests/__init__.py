@@ -1,1 +1,0 @@
-"""Segment manifests: the leader names them in the index, and builds those that no broker wrote."""
