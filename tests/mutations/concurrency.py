@@ -183,6 +183,33 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "parse_a_list_of_topics_on_the_loop",
+        "Topics of a list are not parsed on the leader's event loop.",
+        LIST_WATCH,
+        "await asyncio.to_thread(self._parse_topics, items)",
+        "self._parse_topics(items)",
+        (f"{TEST_LIST_WATCH}::test_a_list_of_topics_is_not_parsed_on_the_loop",),
+    ),
+    Mutation(
+        "parse_topics_at_each_change_of_their_status",
+        "A Topic is parsed if something has changed that the parser reads.",
+        "operator/smq_operator/kube/desired_topics.py",
+        "if parsed is None or parsed.source != source:",
+        "if True:",
+        ("tests/unit/operator/kube/test_desired_topics.py::test_a_change_of_the_status_parses_nothing",),
+    ),
+    Mutation(
+        "take_what_was_parsed_of_another_state",
+        "A Topic is what it is now, whatever was parsed before.",
+        "operator/smq_operator/kube/desired_topics.py",
+        "if parsed is None or parsed.source != source:",
+        "if parsed is None:",
+        (
+            "tests/unit/operator/kube/test_desired_topics.py::"
+            "test_the_topic_is_what_it_is_now_whatever_was_parsed_before",
+        ),
+    ),
+    Mutation(
         "miss_a_change_that_could_not_be_taken_in",
         "A change of a resource that could not be taken in is listed.",
         "operator/smq_operator/kube/informer/watcher.py",

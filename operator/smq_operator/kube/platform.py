@@ -52,6 +52,7 @@ class KubePlatform:
         self,
         api: KubeApi,
         cache: ResourceCache,
+        desired_topics: DesiredTopics,
         informer: Informer,
         termination_tracker: TerminationTracker,
         settings: KubeSettings,
@@ -63,7 +64,7 @@ class KubePlatform:
         self._informer = informer
         self._termination_tracker = termination_tracker
         self._settings = settings
-        self._desired_topics = DesiredTopics()
+        self._desired_topics = desired_topics
         self._changed: Callable[[], None] = lambda: None
         self._requested_replicas: dict[str, int] = {}
         self._invalid_annotations: dict[str, list[str]] = {}

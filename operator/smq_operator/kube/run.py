@@ -8,6 +8,7 @@ import uuid
 from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.events import EventRecorder
 from smq_operator.kube.client.kinds import DEPLOYMENTS, NODES, PODS, SEGMENTS, TOPICS
+from smq_operator.kube.desired_topics import DesiredTopics
 from smq_operator.kube.election.leadership import LeaderElection
 from smq_operator.kube.election.lease import LeaseElector
 from smq_operator.kube.informer.cache import ResourceCache
@@ -40,14 +41,16 @@ def scopes(kube: KubeSettings) -> list[WatchScope]:
 
 async def run(kube: KubeSettings) -> None:
     """Stands by and leads until SIGTERM. Raises what ``run_leader`` raises, and KubeError if it finds no API server."""
-    api, cache = KubeApi.connect(), ResourceCache()
-    informer = Informer(api, cache, clock.now, scopes(kube))
+    api, cache, desired_topics = KubeApi.connect(), ResourceCache(), DesiredTopics()
+    informer = Informer(api, cache, desired_topics.parse, clock.now, scopes(kube))
     termination_tracker = TerminationTracker(cache, clock.now, informer.resync, kube.node_grace_us)
     platform: KubePlatform
 
     def make_platform(address: str, readiness: Readiness, tasks: TaskRunner) -> Platform:
         nonlocal platform
-        platform = KubePlatform(api, cache, informer, termination_tracker, kube, readiness.set_not_ready, tasks)
+        platform = KubePlatform(
+            api, cache, desired_topics, informer, termination_tracker, kube, readiness.set_not_ready, tasks
+        )
         return platform
 
     def make_election(address: str, readiness: Readiness, tasks: TaskRunner) -> Election:

@@ -11,6 +11,7 @@ from typing import Any
 from smq_operator.kube.client.errors import ApiServerUnreachable
 from smq_operator.kube.client.events import EventRecorder
 from smq_operator.kube.client.kinds import Kind, Resource
+from smq_operator.kube.desired_topics import DesiredTopics
 from smq_operator.kube.election.leadership import LeaderElection
 from smq_operator.kube.election.lease import LeaseElector
 from smq_operator.kube.informer.cache import ResourceCache
@@ -97,18 +98,18 @@ class KubeOperator:
 
     def __init__(self, api: KubeApiInMemory, fleet: FakeFleet, store: Store, fault: KubeFault) -> None:
         settings = KubeSettings(filer_url="memory://", POD_NAMESPACE="smq")
-        self.cache, self.fault = ResourceCache(), fault
+        self.cache, self.fault, desired_topics = ResourceCache(), fault, DesiredTopics()
         any_api: Any = api
         cache: Any = self.cache
         cache.put = fault.wrap("cache update", cache.put)
-        self.informer = Informer(any_api, self.cache, now, scopes(settings))
+        self.informer = Informer(any_api, self.cache, desired_topics.parse, now, scopes(settings))
         tracker = TerminationTracker(self.cache, now, self.informer.resync, settings.node_grace_us)
         readiness = self.readiness = Readiness(not_ready_reason="starting")
         self.fatal = asyncio.Event()
         tasks: Any = TaskRunner(on_fatal=self.fatal.set)
         tasks.spawn = partial(fault.start_task, tasks.spawn)
         self.platform = KubePlatform(
-            any_api, self.cache, self.informer, tracker, settings, readiness.set_not_ready, tasks
+            any_api, self.cache, desired_topics, self.informer, tracker, settings, readiness.set_not_ready, tasks
         )
         elector = LeaseElector(any_api, self.cache, now, "smq", settings.lease, "", "operator:1", self.informer.resync)
         events: Any = EventRecorder(any_api, "operator", f"p{next(self._numbers)}", now)

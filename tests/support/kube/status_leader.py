@@ -122,7 +122,9 @@ class StatusLeader(LeaderInMemory):
         super().__init__(CachedPlatform(self.cache, len(fleet.brokers)), fleet, store, warm_up_us)
         self.api = CrashingKubeApi.connect({"KUBECONFIG": str(kubeconfig)})
         self.effects.dead = self.api.crashed
-        self.informer = Informer(self.api, self.cache, clock.now, [WatchScope((TOPICS, SEGMENTS), namespace)])
+        self.informer = Informer(
+            self.api, self.cache, lambda _: None, clock.now, [WatchScope((TOPICS, SEGMENTS), namespace)]
+        )
         self.namespace = namespace
         self.process = uuid.uuid4().hex
         self.reconciler: StatusReconciler | None = None

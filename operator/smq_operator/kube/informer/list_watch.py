@@ -16,7 +16,7 @@ from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.errors import ApiServerUnreachable, Forbidden, KubeError, NotFound, Unauthorized
 from smq_operator.kube.client.kinds import TOPICS, Kind
 from smq_operator.kube.informer.cache import ResourceCache
-from smq_operator.kube.informer.watcher import ResourceWatcher, WatchScope
+from smq_operator.kube.informer.watcher import ParseTopics, ResourceWatcher, WatchScope
 from smq_storage.process import allocator
 
 log = structlog.get_logger(__name__)
@@ -33,9 +33,15 @@ class Informer:
     """See the module's docstring. Use it on the leader's loop."""
 
     def __init__(
-        self, api: KubeApi, cache: ResourceCache, clock: Callable[[], int], scopes: Sequence[WatchScope]
+        self,
+        api: KubeApi,
+        cache: ResourceCache,
+        parse_topics: ParseTopics,
+        clock: Callable[[], int],
+        scopes: Sequence[WatchScope],
     ) -> None:
         self._api = api
+        self._parse_topics = parse_topics
         self._now = clock
         self._cache = cache
         self._scopes = list(scopes)
@@ -66,7 +72,9 @@ class Informer:
             delay = min(delay * 2, MAX_BACKOFF_SECONDS)
         await asyncio.to_thread(allocator.release_memory)  # of the initial lists, before leading needs memory
         for scope in self._scopes:
-            self._watchers.append(ResourceWatcher(scope, self._cache, self._api.configuration, self._on_watch_started))
+            self._watchers.append(
+                ResourceWatcher(scope, self._cache, self._parse_topics, self._api.configuration, self._on_watch_started)
+            )
             self._watchers[-1].start()
 
     async def run(self) -> None:
@@ -119,6 +127,8 @@ class Informer:
     async def _list_one(self, scope: WatchScope, kind: Kind) -> None:
         namespace, requested_at = scope.namespace if kind.namespaced else "", self._now()
         items, version = await self._api.list(kind, namespace, scope.labels.get(kind, ""))
+        if kind is TOPICS:
+            await asyncio.to_thread(self._parse_topics, items)
         self._cache.replace(kind, items, version, namespace, requested_at)
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import kopf
 import structlog
 from kubernetes.client import Configuration
 
 from smq_operator.kube.client.api import PAGE_SIZE
-from smq_operator.kube.client.kinds import Kind, Resource
+from smq_operator.kube.client.kinds import TOPICS, Kind, Resource
 from smq_operator.kube.informer.cache import ResourceCache
 
 log = structlog.get_logger(__name__)
@@ -32,6 +32,9 @@ RETRY_DELAYS_SECONDS = (0.5, 1.0, 1.0, 2.0)
 RESTART_DELAY_SECONDS = 1.0
 # kopf keeps a task for each resource that changed within this time; at the start these are all resources.
 WORKER_IDLE_SECONDS = 0.05
+
+# Parses Topics that the cache will get, in the thread that received them.
+ParseTopics: TypeAlias = Callable[[Iterable[Resource]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,16 @@ class ResourceWatcher:
     """
 
     def __init__(
-        self, scope: WatchScope, cache: ResourceCache, configuration: Configuration, on_listed: Callable[[Kind], None]
+        self,
+        scope: WatchScope,
+        cache: ResourceCache,
+        parse_topics: ParseTopics,
+        configuration: Configuration,
+        on_listed: Callable[[Kind], None],
     ) -> None:
         self._scope = scope
         self._cache = cache
+        self._parse_topics = parse_topics
         self._configuration = configuration
         self._on_listed = on_listed
         self._stop = threading.Event()
@@ -148,7 +157,9 @@ class ResourceWatcher:
 
     def _handler(self, kind: Kind) -> Callable[..., Any]:
         async def handle(event: Mapping[str, Any], **_: Any) -> None:
-            resource: Resource = dict(event["object"])
+            resource: Resource = {"apiVersion": kind.api_version, "kind": kind.kind, **event["object"]}
+            if kind is TOPICS and event["type"] != "DELETED":
+                self._parse_topics([resource])
             self._call(self._on_event, kind, event["type"], resource)
 
         return handle
@@ -164,8 +175,6 @@ class ResourceWatcher:
             raise
 
     def _update_cache(self, kind: Kind, event_type: str | None, resource: Resource) -> None:
-        resource.setdefault("apiVersion", kind.api_version)
-        resource.setdefault("kind", kind.kind)
         if event_type == "DELETED":
             self._cache.drop(kind, resource)
             return

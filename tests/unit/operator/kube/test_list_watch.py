@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -31,10 +32,14 @@ class Lists:
 
     def __init__(self, during_first: Callable[[Informer], None]) -> None:
         self.made_at: list[float] = []
+        self.parsed_in: list[threading.Thread] = []
         self._during_first = during_first
         self._began = virtual_time.now()
         api: Any = SimpleNamespace(list=self._list)
-        self.informer = Informer(api, ResourceCache(), virtual_time.now, [WatchScope([TOPICS])])
+        self.informer = Informer(api, ResourceCache(), self._parse, virtual_time.now, [WatchScope([TOPICS])])
+
+    def _parse(self, _: object) -> None:
+        self.parsed_in.append(threading.current_thread())
 
     async def _list(self, kind: Kind, namespace: str, labels: str) -> tuple[list[Any], int]:
         self.made_at.append((virtual_time.now() - self._began) / 1e6)
@@ -66,6 +71,13 @@ async def test_a_watch_that_begins_during_a_list_gets_another_one() -> None:
     assert await Lists(lambda it: it._on_watch_started(TOPICS)).second() < DEBOUNCE_SECONDS + 1 < NEXT_RESYNC_SECONDS
 
 
+@virtual_time.virtual_time
+async def test_a_list_of_topics_is_not_parsed_on_the_loop() -> None:
+    lists = Lists(lambda _: None)
+    await lists.second()
+    assert lists.parsed_in and threading.current_thread() not in lists.parsed_in
+
+
 def test_a_change_that_could_not_be_taken_in_is_listed() -> None:
     listed: list[Kind] = []
 
@@ -73,7 +85,7 @@ def test_a_change_that_could_not_be_taken_in_is_listed() -> None:
         raise ZeroDivisionError("a mistake")
 
     cache: Any = SimpleNamespace(put=fail)
-    watcher = ResourceWatcher(WatchScope([TOPICS]), cache, Configuration(), listed.append)
+    watcher = ResourceWatcher(WatchScope([TOPICS]), cache, lambda _: None, Configuration(), listed.append)
     metadata = {"name": "t", "namespace": "default", "uid": "u", "resourceVersion": "1"}
     with pytest.raises(ZeroDivisionError):
         watcher._on_event(TOPICS, "ADDED", {"metadata": metadata})

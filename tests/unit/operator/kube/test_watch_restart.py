@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from kubernetes.client import Configuration
 
-from smq_operator.kube.client.kinds import TOPICS
+from smq_operator.kube.client.kinds import TOPICS, Resource
 from smq_operator.kube.informer import watcher
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.informer.watcher import ResourceWatcher, WatchScope
@@ -98,8 +98,13 @@ async def test_a_watch_that_is_refused_too_often_begins_anew(
     seen = asyncio.Event()
     cache = ResourceCache()
     cache.on_change(lambda *_: seen.set())
+    parsed: list[tuple[str, threading.Thread]] = []
+
+    def parse(topics: Iterable[Resource]) -> None:
+        parsed.extend((topic["metadata"]["name"], threading.current_thread()) for topic in topics)
+
     configuration = Configuration(host=f"http://127.0.0.1:{server.server_port}")
-    watching = ResourceWatcher(WatchScope([TOPICS], "default"), cache, configuration, on_listed=lambda _: None)
+    watching = ResourceWatcher(WatchScope([TOPICS], "default"), cache, parse, configuration, lambda _: None)
     watching.start()
     try:
         async with asyncio.timeout(HANG_GUARD):
@@ -111,5 +116,6 @@ async def test_a_watch_that_is_refused_too_often_begins_anew(
     finally:
         watching.stop()
     assert ("default", "later") in cache.topics
+    assert parsed == [("later", watching._thread)], "not on the loop of the leader"
     await asyncio.to_thread(watching._thread.join, HANG_GUARD)
     assert not watching._thread.is_alive()
