@@ -15,6 +15,7 @@ import smq
 from pyspark_smq.options import Connection
 from pyspark_smq.sink.publishing import publish_rows
 from pyspark_smq.sink.staging import INLINE_BYTES, stage_rows
+from smq.producing.encoding import exact_cast
 from support.data.message_ledger import read_back
 from support.processes.local_cluster import LocalCluster
 
@@ -93,6 +94,26 @@ def test_columns_that_the_topic_does_not_take_are_named_before_a_task_runs(
         write(spark.sql("select cast('1' as binary) as value, 2 as amount"))
     with pytest.raises(PySparkException, match=r'mode\("append"\)'):
         numbers(spark, 0, 1).write.format("smq").mode("overwrite").options(topic=topic, leader="127.0.0.1:1").save()
+
+
+@pytest.mark.slow
+def test_a_time_that_python_does_not_have_fails_the_write_and_is_read_from_a_log(
+    spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = 1_700_000_000_000_000_000  # in microseconds: what `time_ns()` would be
+    columns = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp[us, UTC]"}]
+    cluster.create(topic, schema=columns, key="id")
+    options = {"leader": cluster.address, "topic": topic}
+    rows = spark.sql(f"select id, timestamp_micros(if(id = 50, {late}, id)) as at from range(100)")
+    with pytest.raises(PySparkException, match=r"column at, row .* Python has only the years 1 to 9999"):
+        rows.write.format("smq").mode("append").options(**options).save()
+    with monkeypatch.context() as patch, client.producer(topic) as producer:
+        patch.setattr(exact_cast, "all_in_python", lambda _: True)  # as a client in another language
+        at = pa.array([0, late], pa.timestamp("us", "UTC"))
+        receipt = producer.write(pa.table({"id": [1, 2], "at": at})).result()
+    assert receipt.offsets.tolist() == [0, 1], "the write has published nothing"
+    read = spark.read.format("smq").options(**options).load().selectExpr("id", "unix_micros(at) as at")
+    assert {(row.id, row["at"]) for row in read.collect()} == {(1, 0), (2, late)}
 
 
 @pytest.mark.slow
