@@ -17,10 +17,10 @@ import numpy as np
 from benchmarks.elastic.brokers import ModelFleet, carry
 from benchmarks.elastic.record import Event, Record, Sample
 from benchmarks.elastic.shapes import Shape
+from smq_core.model.decision import Decision
 from smq_core.model.entities import SECOND, Layout, SealOutcome, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
-from smq_core.reconcile.seal_planner import Decision
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.scaling.autoscaler import TARGET_BATCHES_PER_SECOND
 from smq_core.scaling.broker_fleet import FleetLoad, FleetPolicy

@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
+from smq_core.model.entities import Liveness, Phase
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
@@ -60,7 +61,7 @@ class _LeaderMetrics(PrometheusCollector):
             draining = broker.draining and broker.terminated is None
             states["draining" if draining else broker.liveness(now).value] += 1
         brokers = GaugeMetricFamily("smq_leader_brokers", "Known broker incarnations.", labels=["state"])
-        for state in ("alive", "suspect", "ended", "recovered", "gone", "draining"):
+        for state in (*Liveness, "draining"):
             brokers.add_metric([state], states[state])
         yield brokers
         yield from self._segments()
@@ -195,7 +196,7 @@ class _LeaderMetrics(PrometheusCollector):
             phases = (
                 Counter(s.phase.value for s in managed.layout.segments) if managed.layout is not None else Counter()
             )
-            for phase in ("pending", "open", "sealing"):
+            for phase in (Phase.PENDING, Phase.OPEN, Phase.SEALING):
                 segments.add_metric([name, phase], phases[phase])
             segments.add_metric([name, "sealed"], len(managed.sealed))
             blocked.add_metric([name], len(managed.reconciler.blocked) if managed.reconciler is not None else 0)

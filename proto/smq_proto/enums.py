@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.group_start import GroupStart
 from smq_proto.v1 import admin_pb2, data_pb2, groups_pb2
 
 
@@ -50,4 +51,4 @@ BROKER_STATE = WireEnum(
 )
 APPLY_RESULT = WireEnum(admin_pb2.ApplyTopicReply.Result, "", "created", "configured", "unchanged")
 SEGMENT_ACTION = WireEnum(admin_pb2.ChangeSegmentsRequest.Action, "", "split", "merge", "move", "roll")
-GROUP_START = WireEnum(groups_pb2.JoinGroupRequest.Start, "", "earliest", "latest", "positions")
+GROUP_START = WireEnum(groups_pb2.JoinGroupRequest.Start, "", *GroupStart, "positions")

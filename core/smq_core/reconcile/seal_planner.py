@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import (
     Durability,
     Layout,
@@ -36,17 +37,6 @@ _REASONS = {
     Action.MOVE: Reason.REBALANCE,
     Action.ROLL: Reason.ROLL,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A decision and its reason, as users see it."""
-
-    at: Micros
-    topic: str
-    action: str
-    segments: tuple[str, ...]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,7 @@ def plan_seals(
         planning_pass.plan_change(change, _REASONS[change.action])
     plans = planning_pass.plans
     decisions = [
-        Decision(now, layout.topic, plan.reason.value.lower(), plan.segments, plan.because)
+        Decision(now, layout.topic, DecisionAction.of(plan.reason), plan.segments, plan.because)
         for plan in plans
         if plan.reason is not Reason.SCHEMA
     ]
@@ -237,7 +227,7 @@ def _schema_decision(layout: Layout, schemas: Sequence[TopicSchema], now: Micros
     return Decision(
         now,
         layout.topic,
-        Reason.SCHEMA.value.lower(),
+        DecisionAction.SCHEMA,
         tuple(s.name for s in layout.segments if not s.successors),
         summary(schemas, schemas[-2].version),
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from smq_core.model import layout_transitions as layouts
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import (
     MILLISECOND,
     SECOND,
@@ -31,7 +32,7 @@ from smq_core.model.schema_evolution import evolve, schema_history
 from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.effects import AppendIndex, Effect, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.open_backoff import OpenBackoff
-from smq_core.reconcile.seal_planner import Decision, plan_seals
+from smq_core.reconcile.seal_planner import plan_seals
 from smq_core.reconcile.seal_progress import entries_to_index, seal_effects
 from smq_core.reconcile.segment_record import SegmentRecords
 from smq_core.scaling.placement import BrokerView, Placer
@@ -165,7 +166,7 @@ class TopicReconciler:
             now=now,
             writer=self.unique(),
         )
-        self._record_decision(now, "create", tuple(s.name for s in made.segments), "the topic is new")
+        self._record_decision(now, DecisionAction.CREATE, tuple(s.name for s in made.segments), "the topic is new")
         return [PutLayout(made, None)]
 
     def _open(self, now: Micros, brokers: Mapping[str, BrokerView]) -> list[Effect]:
@@ -219,7 +220,7 @@ class TopicReconciler:
             layout = layouts.accept_losses(layout, losses, writer=self.unique())
             self._record_decision(
                 now,
-                "accept loss",
+                DecisionAction.ACCEPT_LOSS,
                 tuple(sorted(losses)),
                 "an administrator accepted the loss of messages on unreachable replicas",
             )
@@ -460,9 +461,9 @@ class TopicReconciler:
         while len(self.rejected) > MAX_REJECTED_REQUESTS:
             del self.rejected[next(iter(self.rejected))]
         text = f"the manual {request.action} is no longer possible: {why}"
-        self._record_decision(now, "refused", request.segments, text)
+        self._record_decision(now, DecisionAction.REFUSED, request.segments, text)
 
-    def _record_decision(self, now: Micros, action: str, segments: tuple[str, ...], reason: str) -> None:
+    def _record_decision(self, now: Micros, action: DecisionAction, segments: tuple[str, ...], reason: str) -> None:
         self.decisions.append(Decision(now, self.topic.name, action, segments, reason))
 
 

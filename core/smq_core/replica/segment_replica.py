@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain, islice
-from typing import Literal
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model.entities import Durability, Micros, SealOutcome
@@ -42,6 +41,13 @@ from smq_core.replica.pending_acks import PendingAcks
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.producer_sessions import OpenedProducer, ProducerSessions
 from smq_core.replica.recent_entries import RecentEntries, count_below, entries_from
+
+
+class PendingReplication(StrEnum):
+    """What a follower still needs: entries, or only the watermark and the end of the chunk chain."""
+
+    ENTRIES = "entries"
+    PROGRESS = "progress"
 
 
 class ReplicaState(StrEnum):
@@ -228,15 +234,15 @@ class SegmentReplica:
     def follower_disconnected(self, follower: str) -> None:
         self._followers[follower].sent = None
 
-    def pending_replication(self, follower: str) -> Literal["entries", "progress"] | None:
+    def pending_replication(self, follower: str) -> PendingReplication | None:
         """What ``replication_for`` would return: entries, only progress (watermark and chain end), or nothing."""
         state = self._followers[follower]
         if state.sent is None or self.state is not ReplicaState.OPEN:
             return None
         if state.sent < self.end:
-            return "entries"
+            return PendingReplication.ENTRIES
         sent_progress = (state.sent_watermark, state.sent_chain_end)
-        return "progress" if sent_progress != (self.watermark, self.chain_end) else None
+        return PendingReplication.PROGRESS if sent_progress != (self.watermark, self.chain_end) else None
 
     def has_much_to_replicate(self, follower: str, max_bytes: int) -> bool:
         """Whether the entries that the follower has not been sent are more than ``max_bytes``."""

@@ -8,6 +8,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Positions
+from smq_core.model.group_start import GroupStart
 from smq_core.model.names import MAX_NAME_LENGTH, check_labels, check_name
 from smq_operator.api.errors import unary_handler
 from smq_operator.groups.group_changes import GroupChanges
@@ -37,9 +38,11 @@ class GroupService:
     @unary_handler
     async def JoinGroup(self, request: groups_pb2.JoinGroupRequest) -> groups_pb2.GroupAssignment:
         _require_group_name(request.group)
-        start: str | Positions = GROUP_START.word(request.start or groups_pb2.JoinGroupRequest.EARLIEST)
-        if start == "positions":
+        start: GroupStart | Positions
+        if request.start == groups_pb2.JoinGroupRequest.POSITIONS:
             start = dict(request.start_positions)
+        else:
+            start = GroupStart(GROUP_START.word(request.start or groups_pb2.JoinGroupRequest.EARLIEST))
         check_labels([("a member's name", request.member)], MAX_MEMBER_LENGTH)
         member, assignment = await self.groups.join(
             request.topic, request.group, request.member, start, request.generation, dict(request.ended)

@@ -15,9 +15,9 @@ from typing import Protocol
 import structlog
 
 from smq_core.errors import CorruptChunk, CorruptDocument, SmqError
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import SECOND, Topic
 from smq_core.reconcile.retention import GroupProgress, Removal, plan_retention
-from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
@@ -189,7 +189,7 @@ class GarbageCollector:
                 trim_topic, topic, request, known, groups, started, clocks, self._retry_policy, self._is_held
             )
             if not request.preview and managed.topic is not None and managed.topic.uid == topic.uid:
-                self._record_removals(managed, topic, found.removals, clocks.leader, "trim")
+                self._record_removals(managed, topic, found.removals, clocks.leader, DecisionAction.TRIM)
         return found
 
     # ---- one topic
@@ -232,7 +232,7 @@ class GarbageCollector:
             )
             if managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_held(managed, topic, verdict.retained)
-                self._record_removals(managed, topic, verdict.removals, clocks.leader, "retention")
+                self._record_removals(managed, topic, verdict.removals, clocks.leader, DecisionAction.RETENTION)
         else:
             managed.retention_held = {}
         clocks, grace_us = await self._filer_clock.read(), self._settings.removed_files_grace_us
@@ -268,7 +268,7 @@ class GarbageCollector:
         managed.retention_held = retained
 
     def _record_removals(
-        self, managed: ManagedTopic, topic: Topic, removals: Sequence[Removal], now: int, action: str
+        self, managed: ManagedTopic, topic: Topic, removals: Sequence[Removal], now: int, action: DecisionAction
     ) -> None:
         reasons: dict[str, list[Removal]] = {}
         for removal in removals:

@@ -21,7 +21,7 @@ from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.clock import Clock
 from smq_operator.status.health import HealthMonitor
-from smq_operator.status.topic_conditions import topic_conditions
+from smq_operator.status.topic_conditions import ConditionStatus, ConditionType, topic_conditions
 from smq_operator.status.topic_snapshot import snapshot_of
 from smq_proto.v1 import data_pb2 as pb
 
@@ -30,7 +30,7 @@ MAX_DECISIONS = 100
 # Of the topic that is shown; the page says how many more there are.
 MAX_SEGMENTS = 500
 # All other conditions are good if they are False.
-GOOD_IF_TRUE = ("Ready", "FilerAvailable", "Balanced")
+GOOD_IF_TRUE = (ConditionType.READY, ConditionType.FILER_AVAILABLE, ConditionType.BALANCED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,8 @@ class Overview:
             "issues": [
                 {"type": c.type, "reason": c.reason, "message": c.message}
                 for c in conditions
-                if c.status != ("True" if c.type in GOOD_IF_TRUE else "False") and c.type != "AutoscalingPaused"
+                if c.type is not ConditionType.AUTOSCALING_PAUSED
+                and c.status is not (ConditionStatus.TRUE if c.type in GOOD_IF_TRUE else ConditionStatus.FALSE)
             ],
             "lags": [
                 {"group": lag.group, "messages": lag.messages, "seconds": lag.seconds}

@@ -25,6 +25,7 @@ from smq_core.errors import (
     UnknownTopic,
 )
 from smq_core.model.entities import SECOND, Micros, Positions, Topic
+from smq_core.model.group_start import GroupStart
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT, Assignment, Group
 from smq_core.reading.segment_dag import ReadProgress, is_removed
 from smq_core.reconcile.retention import GroupProgress
@@ -126,13 +127,13 @@ class GroupCoordinator:
         topic: str,
         name: str,
         member: str,
-        start: str | Positions,
+        start: GroupStart | Positions,
         generation: int,
         ended: Mapping[str, int] | None = None,
     ) -> tuple[str, Assignment]:
         """Adds a member (under a new name if ``member`` is empty), or takes a heartbeat.
 
-        ``start`` is where a new group begins: ``earliest``, ``latest`` or positions. ``ended`` has the segments of
+        ``start`` is where a new group begins. ``ended`` has the segments of
         which the member has returned every message, and their ends, which it has not committed.
         Raises UnknownTopic, StoreUnavailable, InvalidRequest for positions that no reader can have.
         """
@@ -311,7 +312,7 @@ class GroupCoordinator:
         return managed
 
     async def _current(
-        self, managed: ManagedTopic, name: str, start: str | Positions | None, generation: int
+        self, managed: ManagedTopic, name: str, start: GroupStart | Positions | None, generation: int
     ) -> LoadedGroup:
         """The group. It is loaded again if the member's generation shows that another leader served it since."""
         it = await self._loaded(managed, name, start)
@@ -327,7 +328,7 @@ class GroupCoordinator:
         self._drop(it, StaleGeneration(f"group {name} was served by another leader: join again"))
         return await self._loaded(managed, name, start)
 
-    async def _loaded(self, managed: ManagedTopic, name: str, start: str | Positions | None) -> LoadedGroup:
+    async def _loaded(self, managed: ManagedTopic, name: str, start: GroupStart | Positions | None) -> LoadedGroup:
         """The group with the current DAG. ``start``: where a new group begins; None: the group must exist."""
         key = (managed.name, name)
         async with self._loading.setdefault(key, asyncio.Lock()):
@@ -344,7 +345,7 @@ class GroupCoordinator:
         self._refresh(it, now)
         return it
 
-    async def _load(self, managed: ManagedTopic, name: str, start: str | Positions | None) -> LoadedGroup:
+    async def _load(self, managed: ManagedTopic, name: str, start: GroupStart | Positions | None) -> LoadedGroup:
         assert managed.topic is not None
         topic = managed.topic
         found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
@@ -355,17 +356,17 @@ class GroupCoordinator:
         begin = start if found is None and isinstance(start, Mapping) else kept.positions
         if found is None and isinstance(start, Mapping):
             await self._reach.check(managed, start)
-        latest = await self._latest(managed) if found is None and start == "latest" else {}
+        latest = await self._latest(managed) if found is None and start is GroupStart.LATEST else {}
         group = Group(name, generation, ReadProgress(positions=dict(begin)), epoch=kept.epoch)
         group.update(managed.nodes(), self._now(), managed.removed_intervals)
-        if found is None and start == "latest":
+        if found is None and start is GroupStart.LATEST:
             group.reader.skip_to_latest()
             for segment, upto in latest.items():
                 group.reader.advance(segment, upto)
         now = self._now()
         known_losses = dict(kept.known_losses) if kept.known_losses is not None else {}
         if kept.known_losses is None:
-            starts_later = found is None and start != "earliest"
+            starts_later = found is None and start is not GroupStart.EARLIEST
             known_losses = losses_before(managed, group, now if starts_later else kept.committed_at)
         mine = CommittedPositions(
             generation,

@@ -6,7 +6,7 @@ from collections import Counter, deque
 
 import structlog
 
-from smq_core.reconcile.seal_planner import Decision
+from smq_core.model.decision import Decision, DecisionAction
 
 log = structlog.get_logger(__name__)
 
@@ -18,7 +18,7 @@ class DecisionLog:
 
     def __init__(self) -> None:
         self.recent: deque[Decision] = deque(maxlen=MAX_KEPT_DECISIONS)
-        self.counts: Counter[tuple[str, str]] = Counter()
+        self.counts: Counter[tuple[str, DecisionAction]] = Counter()
 
     def record(self, decision: Decision) -> None:
         """Keeps, counts and logs a decision about a topic."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from smq_core.reconcile.seal_planner import Decision
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.scaling.broker_fleet import FleetLoad, FleetPolicy, FleetScaler, choose_broker_to_drain
 from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT
 from smq_core.scaling.segment_load import TrafficRates
@@ -71,7 +71,7 @@ class FleetReconciler:
         if target.brokers < have:
             least = choose_broker_to_drain(list(self._assignments.views().values()))
             going = least.replica.broker if least is not None else None
-        action = "scale out" if target.brokers > have else "scale in"
+        action = DecisionAction.SCALE_OUT if target.brokers > have else DecisionAction.SCALE_IN
         words = f"{have} to {target.brokers} brokers: {target.because}" + (f"; draining {going}" if going else "")
         self._decisions.record_of_brokers(Decision(now, "", action, (), words))
         self._platform.scale_brokers(target.brokers, going)

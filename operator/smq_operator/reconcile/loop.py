@@ -13,9 +13,9 @@ from functools import partial
 
 import structlog
 
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import SECOND
 from smq_core.reconcile.effects import Effect, OpenReplica, PutLayout
-from smq_core.reconcile.seal_planner import Decision
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.platform_port import Platform
@@ -162,7 +162,7 @@ class LeaderLoop:
             )
             if broker.ended_unexpectedly and broker.cause_at == now:
                 reason = f"{broker.replica.broker}: {broker.cause}"
-                self._decisions.record_of_brokers(Decision(now, "", "broker ended", (), reason))
+                self._decisions.record_of_brokers(Decision(now, "", DecisionAction.BROKER_ENDED, (), reason))
             self._effects.forget_broker(broker.replica.incarnation)
         if now - self._loads_updated_at >= SECOND:  # brokers report as often
             self._loads_updated_at = now

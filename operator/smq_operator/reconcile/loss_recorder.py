@@ -16,9 +16,9 @@ from functools import partial
 import structlog
 
 from smq_core.errors import SmqError
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import Positions, Topic
 from smq_core.model.sealed_losses import raise_loss
-from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import Broker
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -101,7 +101,7 @@ class LossRecorder:
             fields = lost_fields(entry.lost)
             log.error("loss.raised", topic=topic.name, segment=entry.name, source=source, **fields)
             reason = f"{source}: {entry.lost} are lost"
-            self._decisions.record(Decision(self._now(), topic.name, "record loss", (entry.name,), reason))
+            self._decisions.record(Decision(self._now(), topic.name, DecisionAction.RECORD_LOSS, (entry.name,), reason))
         self._queue.enqueue(managed)
 
 

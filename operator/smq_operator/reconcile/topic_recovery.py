@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import Layout, Liveness, Segment, Topic, TopicSchema
 from smq_core.reconcile.layout_recovery import rebuild_layout
-from smq_core.reconcile.seal_planner import Decision
 from smq_core.scaling.placement import Placer
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.registry import Broker, BrokerRegistry
@@ -95,7 +95,9 @@ class TopicRecovery:
             )
         await self.store.run(self._write, topic, layout, lacks_current, managed.desired.uid is not None)
         segments = tuple(segment.name for segment in layout.segments) if layout is not None else ()
-        self.decisions.record(Decision(self.clock(), topic.name, "recover", segments, "; ".join(report.writes)))
+        self.decisions.record(
+            Decision(self.clock(), topic.name, DecisionAction.RECOVER, segments, "; ".join(report.writes))
+        )
         return report
 
     async def _find_uid(self, managed: ManagedTopic, report: RecoveryReport) -> tuple[str, bool]:

@@ -10,8 +10,8 @@ from functools import partial
 import structlog
 
 from smq_core.errors import CorruptDocument, SmqError, StoreUnavailable
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import SECOND
-from smq_core.reconcile.seal_planner import Decision
 from smq_operator.platform_port import DesiredTopic, Platform
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
@@ -125,7 +125,7 @@ class TopicSync:
         """A pause needs no adoption, because the filer does not have it."""
         if managed.desired.paused != desired.paused:
             words = "is" if desired.paused else "is no more"
-            action = "pause-scaling" if desired.paused else "resume-scaling"
+            action = DecisionAction.PAUSE_SCALING if desired.paused else DecisionAction.RESUME_SCALING
             self._decisions.record(Decision(now, managed.name, action, (), f"autoscaling {words} paused"))
             if managed.last_adopted is not None:
                 managed.last_adopted = replace(managed.last_adopted, paused=desired.paused)

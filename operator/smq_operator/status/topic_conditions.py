@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from enum import StrEnum
 
 from smq_core.model.entities import Durability
 from smq_operator.status.health import AffectedReplica, describe_outage
@@ -15,20 +15,54 @@ from smq_operator.status.topic_snapshot import TopicSnapshot
 
 # In characters; longer messages are cut.
 MAX_MESSAGE_LENGTH = 1000
-# Types that are a warning unless they are false.
-WARNING_TYPES = ("HotPartition", "DataLoss", "SealBlocked", "JournalFailed", "SpecRejected")
-# Types that a resource shows only once they have been true.
-OPTIONAL_TYPES = ("JournalFailed", "SpecRejected", "AutoscalingPaused", "RetentionBlocked")
 
-Status: TypeAlias = Literal["True", "False", "Unknown"]
+
+class ConditionType(StrEnum):
+    """What a condition is about."""
+
+    READY = "Ready"
+    FILER_AVAILABLE = "FilerAvailable"
+    BALANCED = "Balanced"
+    HOT_PARTITION = "HotPartition"
+    DATA_LOSS = "DataLoss"
+    SEAL_BLOCKED = "SealBlocked"
+    JOURNAL_FAILED = "JournalFailed"
+    SPEC_REJECTED = "SpecRejected"
+    AUTOSCALING_PAUSED = "AutoscalingPaused"
+    RETENTION_BLOCKED = "RetentionBlocked"
+
+
+class ConditionStatus(StrEnum):
+    """Whether a condition holds, as Kubernetes writes it."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+# Types that are a warning unless they are false.
+WARNING_TYPES = (
+    ConditionType.HOT_PARTITION,
+    ConditionType.DATA_LOSS,
+    ConditionType.SEAL_BLOCKED,
+    ConditionType.JOURNAL_FAILED,
+    ConditionType.SPEC_REJECTED,
+)
+# Types that a resource shows only once they have been true.
+OPTIONAL_TYPES = (
+    ConditionType.JOURNAL_FAILED,
+    ConditionType.SPEC_REJECTED,
+    ConditionType.AUTOSCALING_PAUSED,
+    ConditionType.RETENTION_BLOCKED,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition as Kubernetes defines it, without the time of its last transition."""
 
-    type: str
-    status: Status
+    type: ConditionType
+    status: ConditionStatus
     reason: str
     message: str
 
@@ -66,136 +100,188 @@ def segment_blocked(snapshot: TopicSnapshot, segment: str, commands: Commands) -
     """The condition ``SealBlocked`` of one segment."""
     brokers = dict(snapshot.issues.blocked).get(segment)
     if brokers is None:
-        return Condition("SealBlocked", "False", "NotBlocked", "no unreachable broker blocks its seal")
+        return Condition(
+            ConditionType.SEAL_BLOCKED, ConditionStatus.FALSE, "NotBlocked", "no unreachable broker blocks its seal"
+        )
     message = _blocked_message(snapshot, segment, brokers, commands)
-    return _condition("SealBlocked", "True", _blocked_reason(snapshot, brokers), message)
+    return _condition(ConditionType.SEAL_BLOCKED, ConditionStatus.TRUE, _blocked_reason(snapshot, brokers), message)
 
 
 def _ready(snapshot: TopicSnapshot, commands: Commands) -> Condition:
     if snapshot.unreadable is not None:
         message = f"{snapshot.unreadable}; restore the file. Brokers continue with the segments that they host"
-        return _condition("Ready", "Unknown", "DocumentUnreadable", message)
+        return _condition(ConditionType.READY, ConditionStatus.UNKNOWN, "DocumentUnreadable", message)
     if snapshot.layout is None:
         reason = snapshot.waiting_reason or snapshot.rejection
         if not snapshot.layout_read:
             reason = reason or "the leader has not read the topic's layout from the filer yet"
-            return _condition("Ready", "Unknown", "LayoutUnknown", f"{reason}; brokers continue with their segments")
+            return _condition(
+                ConditionType.READY,
+                ConditionStatus.UNKNOWN,
+                "LayoutUnknown",
+                f"{reason}; brokers continue with their segments",
+            )
         reason = reason or "no broker can host its segments yet: check that the brokers are ready"
-        return _condition("Ready", "False", "Waiting", reason)
+        return _condition(ConditionType.READY, ConditionStatus.FALSE, "Waiting", reason)
     issues = snapshot.issues
     if issues.blocked:
         message = f"not every partition accepts messages: {_blocked_messages(snapshot, commands)}"
-        return _condition("Ready", "False", "SealBlocked", message)
+        return _condition(ConditionType.READY, ConditionStatus.FALSE, "SealBlocked", message)
     if issues.unavailable:
         replicas = _list_replicas(issues.unavailable)
         message = f"{replicas} does not respond, and no other broker has taken over yet"
-        return _condition("Ready", "False", "BrokerUnavailable", message)
+        return _condition(ConditionType.READY, ConditionStatus.FALSE, "BrokerUnavailable", message)
     if issues.stalled:
         message = f"producers have waited for more than 10 s for {_list_replicas(issues.stalled)}"
         if issues.filer is not None:
-            return _condition("Ready", "False", "FilerUnavailable", f"{message}: {describe_outage(issues.filer)}")
-        return _condition("Ready", "False", "NotAcking", f"{message}: look at the logs of the segment's brokers")
-    return Condition("Ready", "True", "AcceptingMessages", "every partition accepts messages")
+            return _condition(
+                ConditionType.READY,
+                ConditionStatus.FALSE,
+                "FilerUnavailable",
+                f"{message}: {describe_outage(issues.filer)}",
+            )
+        return _condition(
+            ConditionType.READY,
+            ConditionStatus.FALSE,
+            "NotAcking",
+            f"{message}: look at the logs of the segment's brokers",
+        )
+    return Condition(ConditionType.READY, ConditionStatus.TRUE, "AcceptingMessages", "every partition accepts messages")
 
 
 def _filer_available(snapshot: TopicSnapshot) -> Condition:
     outage = snapshot.issues.filer
     if outage is None:
-        return Condition("FilerAvailable", "True", "Writable", "the leader and the brokers can write to the filer")
+        return Condition(
+            ConditionType.FILER_AVAILABLE,
+            ConditionStatus.TRUE,
+            "Writable",
+            "the leader and the brokers can write to the filer",
+        )
     reason = "BrokersCannotWrite" if outage.brokers else "LeaderCannotWrite"
-    return _condition("FilerAvailable", "False", reason, describe_outage(outage))
+    return _condition(ConditionType.FILER_AVAILABLE, ConditionStatus.FALSE, reason, describe_outage(outage))
 
 
 def _balanced(snapshot: TopicSnapshot) -> Condition:
     if snapshot.layout is None:
-        return Condition("Balanced", "Unknown", "Waiting", "the topic's segments are not known yet")
+        return Condition(
+            ConditionType.BALANCED, ConditionStatus.UNKNOWN, "Waiting", "the topic's segments are not known yet"
+        )
     if snapshot.spec.durability is Durability.REPLICATED:
         living = [s for s in snapshot.layout.segments if not s.successors]
         if stored := [s.name for s in living if s.durability is Durability.STORED]:
             message = (
                 f"there are too few brokers for replicas, so acks wait for the filer: {_list(stored)}; add brokers"
             )
-            return _condition("Balanced", "False", "DurabilityDegraded", message)
+            return _condition(ConditionType.BALANCED, ConditionStatus.FALSE, "DurabilityDegraded", message)
         if fewer := [s for s in living if len(s.replicas) < snapshot.spec.replicas]:
             count = min(len(s.replicas) for s in fewer)
             message = (
                 f"spec.replicas is {snapshot.spec.replicas}, but there are brokers for {count}: add brokers, "
                 f"or reduce spec.replicas ({_list(s.name for s in fewer)})"
             )
-            return _condition("Balanced", "False", "TooFewBrokers", message)
+            return _condition(ConditionType.BALANCED, ConditionStatus.FALSE, "TooFewBrokers", message)
     if snapshot.issues.draining:
         message = f"replicas are moving off brokers that are being drained: {_list_replicas(snapshot.issues.draining)}"
-        return _condition("Balanced", "False", "Draining", message)
-    return Condition("Balanced", "True", "Balanced", "every replica is on the broker that it should be on")
+        return _condition(ConditionType.BALANCED, ConditionStatus.FALSE, "Draining", message)
+    return Condition(
+        ConditionType.BALANCED, ConditionStatus.TRUE, "Balanced", "every replica is on the broker that it should be on"
+    )
 
 
 def _hot_partition(snapshot: TopicSnapshot) -> Condition:
     if not snapshot.issues.hot:
-        return Condition("HotPartition", "False", "NoHotPartition", "no single partition exceeds the target")
+        return Condition(
+            ConditionType.HOT_PARTITION,
+            ConditionStatus.FALSE,
+            "NoHotPartition",
+            "no single partition exceeds the target",
+        )
     hot = _list(f"partition {partition} ({segment})" for segment, partition in sorted(snapshot.issues.hot))
     message = f"a single partition exceeds the target and cannot be split; use more keys to spread the load: {hot}"
-    return _condition("HotPartition", "True", "CannotSplit", message)
+    return _condition(ConditionType.HOT_PARTITION, ConditionStatus.TRUE, "CannotSplit", message)
 
 
 def _data_loss(snapshot: TopicSnapshot) -> Condition:
     if not snapshot.lost:
-        return Condition("DataLoss", "False", "NoDataLoss", "no acked message was lost")
+        return Condition(ConditionType.DATA_LOSS, ConditionStatus.FALSE, "NoDataLoss", "no acked message was lost")
     newest_first = sorted(snapshot.lost, key=lambda e: -e.number)
     certain = [e for e in newest_first if e.lost is not None and e.lost.is_certain]
     possible = [e for e in newest_first if e not in certain]
     ranges = (f"{e.name}: {e.lost}" for e in [*certain, *possible])
     if certain:
-        return _condition("DataLoss", "True", "ReplicasLost", _list(ranges))
+        return _condition(ConditionType.DATA_LOSS, ConditionStatus.TRUE, "ReplicasLost", _list(ranges))
     message = (
         "all replicas ended before their last messages were known to be in the filer, so it is not known whether acked "
         f"messages were lost: {_list(ranges)}"
     )
-    return _condition("DataLoss", "Unknown", "ReplicasEnded", message)
+    return _condition(ConditionType.DATA_LOSS, ConditionStatus.UNKNOWN, "ReplicasEnded", message)
 
 
 def _seal_blocked(snapshot: TopicSnapshot, commands: Commands) -> Condition:
     if not snapshot.issues.blocked:
-        return Condition("SealBlocked", "False", "NotBlocked", "no seal waits for an unreachable broker")
+        return Condition(
+            ConditionType.SEAL_BLOCKED, ConditionStatus.FALSE, "NotBlocked", "no seal waits for an unreachable broker"
+        )
     brokers = [broker for _, waiting_for in snapshot.issues.blocked for broker in waiting_for]
-    return _condition("SealBlocked", "True", _blocked_reason(snapshot, brokers), _blocked_messages(snapshot, commands))
+    return _condition(
+        ConditionType.SEAL_BLOCKED,
+        ConditionStatus.TRUE,
+        _blocked_reason(snapshot, brokers),
+        _blocked_messages(snapshot, commands),
+    )
 
 
 def _journal_failed(snapshot: TopicSnapshot) -> Condition:
     if not snapshot.issues.journals:
-        return Condition("JournalFailed", "False", "JournalsWritten", "no broker of the topic reports a failed journal")
+        return Condition(
+            ConditionType.JOURNAL_FAILED,
+            ConditionStatus.FALSE,
+            "JournalsWritten",
+            "no broker of the topic reports a failed journal",
+        )
     problems = _list(f"{broker}: {problem}" for broker, problem in snapshot.issues.journals)
     message = (
         f"{problems}. The messages are replicated as before, but those that are not in the filer yet are lost if all "
         "replicas end at once. Free or replace the disk of the journal; segments that open later have one again"
     )
-    return _condition("JournalFailed", "True", "WriteFailed", message)
+    return _condition(ConditionType.JOURNAL_FAILED, ConditionStatus.TRUE, "WriteFailed", message)
 
 
 def _spec_rejected(snapshot: TopicSnapshot) -> Condition:
     if snapshot.rejection is None:
-        return Condition("SpecRejected", "False", "Accepted", "the leader follows the spec")
-    return _condition("SpecRejected", "True", "SpecRejected", snapshot.rejection)
+        return Condition(ConditionType.SPEC_REJECTED, ConditionStatus.FALSE, "Accepted", "the leader follows the spec")
+    return _condition(ConditionType.SPEC_REJECTED, ConditionStatus.TRUE, "SpecRejected", snapshot.rejection)
 
 
 def _autoscaling_paused(snapshot: TopicSnapshot, commands: Commands) -> Condition:
     if not snapshot.paused:
-        return Condition("AutoscalingPaused", "False", "NotPaused", "the number of segments follows the load")
+        return Condition(
+            ConditionType.AUTOSCALING_PAUSED,
+            ConditionStatus.FALSE,
+            "NotPaused",
+            "the number of segments follows the load",
+        )
     withheld = snapshot.issues.withheld
     calls_for = f"; load calls for {_list(withheld, 3)}" if withheld else ""
     message = (
         f"load does not split or merge segments, but failover, drains, rolls and manual requests continue{calls_for}. "
         f"To resume, {commands.resume(snapshot.namespace, snapshot.short_name)}"
     )
-    return _condition("AutoscalingPaused", "True", "PausedByAnnotation", message)
+    return _condition(ConditionType.AUTOSCALING_PAUSED, ConditionStatus.TRUE, "PausedByAnnotation", message)
 
 
 def _retention_blocked(snapshot: TopicSnapshot) -> Condition:
     if snapshot.clock_skew_minutes and snapshot.spec.retention_age is not None:
-        return _condition("RetentionBlocked", "True", "ClockSkew", _clock_skew_message(snapshot))
+        return _condition(
+            ConditionType.RETENTION_BLOCKED, ConditionStatus.TRUE, "ClockSkew", _clock_skew_message(snapshot)
+        )
     if not snapshot.unread_by:
         message = "no group keeps segments beyond spec.retention"
-        return Condition("RetentionBlocked", "False", "NotBlocked", message)
-    return _condition("RetentionBlocked", "True", "UnreadByGroups", _unread_message(snapshot))
+        return Condition(ConditionType.RETENTION_BLOCKED, ConditionStatus.FALSE, "NotBlocked", message)
+    return _condition(
+        ConditionType.RETENTION_BLOCKED, ConditionStatus.TRUE, "UnreadByGroups", _unread_message(snapshot)
+    )
 
 
 def _unread_message(snapshot: TopicSnapshot) -> str:
@@ -257,7 +343,7 @@ def _list(items: Iterable[str], shown: int = 5) -> str:
     return ", ".join(every[:shown]) + more
 
 
-def _condition(type_: str, status: Status, reason: str, message: str) -> Condition:
+def _condition(type_: ConditionType, status: ConditionStatus, reason: str, message: str) -> Condition:
     if len(message) > MAX_MESSAGE_LENGTH:
         message = message[: MAX_MESSAGE_LENGTH - 1] + "…"
     return Condition(type_, status, reason, message)

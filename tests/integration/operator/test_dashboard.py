@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from smq_core.reconcile.seal_planner import Decision
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.scaling.segment_load import TrafficRates
 from smq_operator.dashboard.history import LEVELS_PER_TARGET, Column
 from smq_operator.dashboard.pages import DashboardPages
@@ -66,7 +66,7 @@ async def test_the_page_shows_what_the_leader_knows(tmp_path: Path) -> None:
         ):
             overview.history.add(now - age * SECOND, {"travel/flights": column(starts, load)})
         leader.decisions.record(
-            Decision(now, "travel/flights", "split", ("flights-0-16-0",), "3 targets <b>too hot</b>")
+            Decision(now, "travel/flights", DecisionAction.SPLIT, ("flights-0-16-0",), "3 targets <b>too hot</b>")
         )
         server = HttpServer(lambda: "", lambda: (b"", "text/plain"), DashboardPages(overview).add_to)
         port = await server.start("127.0.0.1:0")

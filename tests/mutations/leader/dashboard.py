@@ -46,7 +46,7 @@ MUTATIONS = (
         "show_no_issues",
         "A condition that is not as it should be is shown with its message.",
         OVERVIEW,
-        '"True" if c.type in GOOD_IF_TRUE else "False"',
+        "ConditionStatus.TRUE if c.type in GOOD_IF_TRUE else ConditionStatus.FALSE",
         "c.status",
         (f"{TEST_OVERVIEW}::test_a_topic_that_needs_attention_says_why",),
     ),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from smq_operator.kube.client.kinds import Resource, rfc3339
-from smq_operator.status.topic_conditions import OPTIONAL_TYPES, Commands, Condition, segment_blocked, topic_conditions
+from smq_operator.status.topic_conditions import (
+    OPTIONAL_TYPES,
+    Commands,
+    Condition,
+    ConditionStatus,
+    segment_blocked,
+    topic_conditions,
+)
 from smq_operator.status.topic_snapshot import TopicSnapshot
 
 KUBECTL = Commands(
@@ -21,7 +28,7 @@ def topic_status_conditions(snapshot: TopicSnapshot, before: Sequence[Resource],
     conditions = [
         condition
         for condition in topic_conditions(snapshot, KUBECTL)
-        if condition.type not in OPTIONAL_TYPES or condition.type in known or condition.status == "True"
+        if condition.type not in OPTIONAL_TYPES or condition.type in known or condition.status is ConditionStatus.TRUE
     ]
     return _merge(conditions, before, now)
 
@@ -31,7 +38,7 @@ def segment_status_conditions(
 ) -> list[Resource]:
     """The conditions of a Segment's status. ``SealBlocked`` is there once its seal has been blocked."""
     blocked = segment_blocked(snapshot, segment, KUBECTL)
-    shown = blocked.status == "True" or any(condition.get("type") == blocked.type for condition in before)
+    shown = blocked.status is ConditionStatus.TRUE or any(condition.get("type") == blocked.type for condition in before)
     return _merge([blocked] if shown else [], before, now)
 
 

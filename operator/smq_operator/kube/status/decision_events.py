@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TypeAlias
 
-from smq_core.reconcile.seal_planner import Decision
+from smq_core.model.decision import Decision
 from smq_operator.kube.client.events import EventRecorder, KubeEvent, ObjectReference
 from smq_operator.kube.client.kinds import DEPLOYMENTS, TOPICS, Key, Kind, Resource
 from smq_operator.kube.informer.cache import ResourceCache

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from smq_core.reconcile.seal_planner import Decision
+from smq_core.model.decision import Decision
 from smq_operator.kube.client.errors import ApiServerUnreachable, Forbidden, KubeError, NotFound
 from smq_operator.kube.client.events import EventRecorder, KubeEvent, ObjectReference
 from smq_operator.kube.client.kinds import SEGMENTS, TOPICS, Key, Kind, Resource

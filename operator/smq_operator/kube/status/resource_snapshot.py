@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
+from smq_core.model.decision import Decision
 from smq_core.model.entities import SealedSegment
-from smq_core.reconcile.seal_planner import Decision
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.status.health import HealthIssues
 from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of

@@ -15,7 +15,7 @@ from smq_operator.kube.segment_annotations import annotations_of, handle_annotat
 from smq_operator.kube.status.diff import Create, Delete, PatchMetadata, PatchStatus, Write
 from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
-from smq_operator.status.topic_conditions import WARNING_TYPES
+from smq_operator.status.topic_conditions import WARNING_TYPES, ConditionStatus, ConditionType
 
 log = structlog.get_logger(__name__)
 
@@ -137,8 +137,8 @@ def new_warnings(before: Resource, after: Resource) -> list[KubeEvent]:
     for condition in (after.get("status") or {}).get("conditions") or []:
         old = known.get(condition["type"], {})
         same = (old.get("status"), old.get("message")) == (condition["status"], condition["message"])
-        is_warning = condition["type"] in WARNING_TYPES and condition["status"] != "False"
-        not_ready_reason = condition["type"] == "Ready" and condition["status"] == "False"
+        is_warning = condition["type"] in WARNING_TYPES and condition["status"] != ConditionStatus.FALSE
+        not_ready_reason = condition["type"] == ConditionType.READY and condition["status"] == ConditionStatus.FALSE
         if (is_warning or not_ready_reason) and not same:
             reason = "NotReady" if not_ready_reason else condition["type"]
             found.append(KubeEvent(ObjectReference.of(TOPICS, after), reason, condition["message"], warning=True))

@@ -11,9 +11,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from smq_core.invariants import Violation
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import Layout
 from smq_core.model.segment_changes import SegmentChange
-from smq_core.reconcile.seal_planner import Decision
 from support.sim.engine.world import SECOND, Process
 from support.sim.filer.chunk_chain import LAYOUT
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from support.sim.leaders.protocol_leader import SimulatedLeader
 
 MANUAL_ACTIONS = ("split", "merge", "move", "roll")
-BY_LOAD = ("split", "merge")
+BY_LOAD = (DecisionAction.SPLIT, DecisionAction.MERGE)
 SOON = 10 * SECOND
 
 

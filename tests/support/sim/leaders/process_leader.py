@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import Unavailable, UnknownTopic
+from smq_core.model.group_start import GroupStart
 from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.leader import build_leader
@@ -212,7 +213,7 @@ class ProcessLeader:
 
     async def _join(self, group: str, member: str, generation: int) -> Any:
         topic = self.history.topic.name
-        _, assignment = await self.groups.join(topic, group, member, "earliest", generation)
+        _, assignment = await self.groups.join(topic, group, member, GroupStart.EARLIEST, generation)
         served = self.groups.loaded(topic, group)
         if served is None:
             raise Unavailable("the group was dropped meanwhile: ask again")

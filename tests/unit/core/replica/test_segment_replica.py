@@ -7,7 +7,7 @@ from smq_core.model.entities import RECENT_BATCHES, Durability, SealOutcome
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.producer_sessions import OpenedProducer
-from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
+from smq_core.replica.segment_replica import PendingReplication, ReplicaState, SegmentReplica
 
 
 def replica(
@@ -214,7 +214,7 @@ def test_one_message_has_all_waiting_entries_and_the_next_only_changes():
     assert message is not None and [e.first for e in message.entries] == [0, 2, 4]
     assert primary.replication_for("f") is None
     primary.follower_acked("f", 6)
-    assert primary.pending_replication("f") == "progress"
+    assert primary.pending_replication("f") is PendingReplication.PROGRESS
     assert primary.replication_for("f") == ReplicationMessage(6, (), 6, 0, credit=1 << 20)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from smq_core.errors import StaleGeneration, StoreUnavailable, Unavailable
+from smq_core.model.group_start import GroupStart
 from smq_proto.v1 import groups_pb2
 from smq_storage.catalog import group_positions
 from smq_storage.catalog.group_positions import CommittedPositions
@@ -68,7 +69,7 @@ async def leader_with_group(segments: int = 1):
     leader = LeaderInMemory(platform, fleet, store)
     async with running_leader(leader):
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].layout is not None)
-        _, assignment = await leader.groups.join(TOPIC, GROUP, "a", "earliest", 0)
+        _, assignment = await leader.groups.join(TOPIC, GROUP, "a", GroupStart.EARLIEST, 0)
         assert len(assignment.positions) == segments
         yield leader, assignment.generation, sorted(assignment.positions)
 
@@ -149,7 +150,7 @@ async def test_a_commit_that_waits_for_a_write_is_answered_when_another_leader_t
             # Its generation says that another leader served the group, so this one loads it anew, and the PUT that is
             # under way finds another file.
             later = generation + 5000
-            joined = await leader.groups.join(TOPIC, GROUP, "b", "earliest", later)
+            joined = await leader.groups.join(TOPIC, GROUP, "b", GroupStart.EARLIEST, later)
             gate.set()
             for waiting in (first, repeated):
                 with pytest.raises(StaleGeneration):
@@ -199,14 +200,16 @@ async def test_a_change_waits_for_the_commit_that_is_being_written():
 @virtual_time
 async def test_no_member_expires_because_the_leader_was_paused(first: str):
     async with leader_with_group(2) as (leader, generation, _):
-        await leader.groups.join(TOPIC, GROUP, "b", "earliest", 0)
-        _, before = await leader.groups.join(TOPIC, GROUP, "a", "earliest", generation)
-        await leader.groups.join(TOPIC, GROUP, "a", "earliest", before.generation)  # a has released its second segment
-        _, of_b = await leader.groups.join(TOPIC, GROUP, "b", "earliest", before.generation)
+        await leader.groups.join(TOPIC, GROUP, "b", GroupStart.EARLIEST, 0)
+        _, before = await leader.groups.join(TOPIC, GROUP, "a", GroupStart.EARLIEST, generation)
+        await leader.groups.join(
+            TOPIC, GROUP, "a", GroupStart.EARLIEST, before.generation
+        )  # a has released its second segment
+        _, of_b = await leader.groups.join(TOPIC, GROUP, "b", GroupStart.EARLIEST, before.generation)
         await pause_process(120)
         if first == "the coordinator":
             await asyncio.sleep(1)
-        _, after = await leader.groups.join(TOPIC, GROUP, "a", "earliest", before.generation)
+        _, after = await leader.groups.join(TOPIC, GROUP, "a", GroupStart.EARLIEST, before.generation)
         served = leader.groups.loaded(TOPIC, GROUP)
         assert served is not None and set(served.members) == {"a", "b"}
         assert after.generation == of_b.generation, "nothing was assigned anew"

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from smq_core.errors import StaleGeneration
+from smq_core.model.decision import DecisionAction
 from smq_core.model.entities import RemovedSegment
+from smq_core.model.group_start import GroupStart
 from smq_core.model.loss import Loss
 from smq_operator.groups.group_losses import GroupLosses
 from smq_proto.v1 import groups_pb2
@@ -72,7 +74,7 @@ class WholeCluster:
         )
 
 
-async def join(leader: LeaderInMemory, member: str, group: str = GROUP, start: str = "earliest") -> int:
+async def join(leader: LeaderInMemory, member: str, group: str = GROUP, start: GroupStart = GroupStart.EARLIEST) -> int:
     _, assignment = await leader.groups.join(TOPIC, group, member, start, 0)
     return assignment.generation
 
@@ -80,7 +82,7 @@ async def join(leader: LeaderInMemory, member: str, group: str = GROUP, start: s
 async def commit(
     leader: LeaderInMemory, member: str, positions: Mapping[str, int], losses: Mapping[str, int] | None = None
 ) -> None:
-    _, joined = await leader.groups.join(TOPIC, GROUP, member, "earliest", 0)
+    _, joined = await leader.groups.join(TOPIC, GROUP, member, GroupStart.EARLIEST, 0)
     await leader.groups.commit(TOPIC, GROUP, member, joined.generation, positions, losses or {}, joined.epoch)
 
 
@@ -145,7 +147,7 @@ async def test_a_loss_is_reported_until_a_member_has_confirmed_it() -> None:
                 await commit(third, "c", {cluster.segment: 9})
             await cluster.wait_lost(third, Loss(0, 9, at_least=True))
             assert await losses(third) == [(7, 9, True)], "what is known now beyond that"
-            reasons = [d.reason for d in third.decisions.recent if d.action == "record loss"]
+            reasons = [d.reason for d in third.decisions.recent if d.action is DecisionAction.RECORD_LOSS]
             assert len(reasons) == 1 and f"group {GROUP} has read messages beyond the end" in reasons[0]
 
 
@@ -153,9 +155,9 @@ async def test_a_loss_is_reported_until_a_member_has_confirmed_it() -> None:
 async def test_groups_that_start_after_the_loss() -> None:
     async with everything_killed(committed=7) as (cluster, leader):
         await cluster.wait_lost(leader, Loss(0, 7, at_least=True))
-        await join(leader, "x", "later", "latest")
+        await join(leader, "x", "later", GroupStart.LATEST)
         assert await losses(leader, "later") == [], "it begins after the loss"
-        await join(leader, "y", "all", "earliest")
+        await join(leader, "y", "all", GroupStart.EARLIEST)
         assert await losses(leader, "all") == [(0, 7, True)]
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import Column, Durability, Reason, TopicSchema, TopicSpec
 from smq_core.model.loss import Loss
-from smq_core.reconcile.seal_planner import Decision
 from smq_operator.kube.client.kinds import TOPICS, Resource
 from smq_operator.kube.status.diff import Create, Delete, PatchMetadata, PatchStatus, compute_writes
 from smq_operator.kube.status.resource_snapshot import MAX_SEALED_RESOURCES
@@ -320,7 +320,7 @@ def test_a_message_has_an_end(resources: FakeResources) -> None:
 
 
 def test_the_last_decision_stays_when_the_next_leader_knows_none(resources: FakeResources) -> None:
-    decision = Decision(NOW, "travel/flights", "scale out", (NAME,), "2.0 times the target")
+    decision = Decision(NOW, "travel/flights", DecisionAction.SCALE_OUT, (NAME,), "2.0 times the target")
     resources.apply_until_stable(snapshot(new_layout(), decision=decision))
     reported = {
         "time": "2023-11-14T22:13:20Z",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from smq_core.errors import StoreUnavailable
+from smq_core.model.decision import DecisionAction
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.model.loss import Loss
 from smq_proto.v1 import admin_pb2, topics_pb2
@@ -107,7 +108,7 @@ async def accepted_loss() -> AsyncIterator[tuple[AcceptedLoss, LeaderInMemory]]:
 
 
 def decisions(leader: LeaderInMemory) -> list[str]:
-    return [decision.reason for decision in leader.decisions.recent if decision.action == "record loss"]
+    return [decision.reason for decision in leader.decisions.recent if decision.action is DecisionAction.RECORD_LOSS]
 
 
 @virtual_time

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from smq_core.model.decision import DecisionAction
 from smq_core.model.entities import Liveness, SealedSegment, Segment
 from smq_proto.v1 import admin_pb2, brokers_pb2
 from smq_storage.catalog import sealed_index
@@ -122,7 +123,7 @@ async def test_the_cause_of_a_broker_that_was_killed_is_a_decision_and_in_the_li
         cluster.fleet.restart(cluster.replicas[0])
         await cluster.sealed()
         await wait_until(lambda: known.cause, what="the cause of the other one")
-        ends = [d.reason for d in cluster.leader.decisions.recent if d.action == "broker ended"]
+        ends = [d.reason for d in cluster.leader.decisions.recent if d.action is DecisionAction.BROKER_ENDED]
         assert ends == [f"{killed.broker}: killed by the test"], "a broker that drained was expected to end"
         listed = await cluster.leader.call("ListBrokers", admin_pb2.ListBrokersRequest())
         assert isinstance(listed, admin_pb2.BrokerList)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from smq_core.model.group_start import GroupStart
 from smq_operator.metrics import Metrics
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
@@ -43,7 +44,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     leader = LeaderInMemory(platform, fleet, store)
     async with running_leader(leader):
         await wait_until(lambda: leader.decisions.recent and leader.parts.filer_clock.skew_us is not None)
-        await leader.groups.join("default/t", "g", "a", "earliest", 0)
+        await leader.groups.join("default/t", "g", "a", GroupStart.EARLIEST, 0)
         await wait_until(lambda: leader.parts.group_lags.reports.get("default/t"))
         leader.tasks.record_failure("cleanup", ValueError("broken"))
         leader.tasks.problems.quarantine("_deleted/u.json", "damaged")
