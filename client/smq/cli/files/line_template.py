@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from smq.cli.files.json_lines.fields import TOPIC_FIELD
-from smq.cli.files.json_lines.rows import iso, json_line
+from smq.cli.files.json_lines.rows import json_line
+from smq.cli.files.json_lines.values import iso
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED_COLUMNS
 

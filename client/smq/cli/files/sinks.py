@@ -17,7 +17,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from smq.cli.files.formats import OutputFormat
-from smq.cli.files.json_lines.rows import iso, json_line, json_object, python_rows
+from smq.cli.files.json_lines.rows import json_line, python_rows
+from smq.cli.files.json_lines.values import iso, json_object, to_json
 from smq.cli.files.line_template import LineTemplate
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.python_times import shown_times
@@ -257,13 +258,11 @@ def _text(value: Any) -> bytes:
         case bytes():
             return value
         case list() | dict():
-            return json.dumps(value, default=_in_json, ensure_ascii=False).encode()
+            return json.dumps(to_json(value, _any_text), ensure_ascii=False).encode()
         case datetime() | date():
             return iso(value).encode()
     return str(value).encode()
 
 
-def _in_json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return iso(value) if isinstance(value, datetime | date) else str(value)
+def _any_text(value: bytes) -> str:
+    return value.decode(errors="replace")

@@ -230,3 +230,20 @@ def test_parquet_is_whole_when_it_is_closed(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         open_sink(OutputFormat.JSON, tmp_path / "no" / "where")
+
+
+def test_text_has_lists_and_maps_as_json_lines_have_them(tmp_path: Path) -> None:
+    columns = {
+        "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())),
+        "list": pa.array([[float("nan"), 0.5]]),
+        "struct": pa.array(
+            [{"raw": b"\xff", "at": 1_700_000_000_000_000}], pa.struct([("raw", pa.binary()), ("at", TIMESTAMP)])
+        ),
+    }
+    text = written(
+        tmp_path,
+        OutputFormat.TEXT,
+        pa.table(typed().columns[:3] + list(columns.values()), names=["partition", "timestamp", "appended", *columns]),
+    )
+    in_json = json.loads(written(tmp_path, OutputFormat.JSON, pa.table(columns)))
+    assert [json.loads(value) for value in text.split(b"\t")] == list(in_json.values())

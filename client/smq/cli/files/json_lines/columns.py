@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from smq.cli.files.json_lines.fields import (
+    BASE64,
     POSITION_FIELDS,
     Headers,
     InvalidField,
@@ -30,7 +31,6 @@ from smq.cli.files.json_lines.fields import (
     optional_columns,
     time_of,
 )
-from smq.cli.files.json_lines.rows import BASE64
 from smq.cli.files.json_lines.values import from_json, has_bytes
 from smq.producing.encoding.exact_cast import InexactValue, kind_of
 from smq.producing.encoding.row_values import RowConverter

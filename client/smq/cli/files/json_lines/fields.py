@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq.cli.files.json_lines.rows import BASE64
 from smq.producing.batching.batch_builder import check_timestamp
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
+# What the name of a field ends in whose bytes are base64.
+BASE64 = "_base64"
 TOPIC_FIELD = "_topic"
 # Fields of `smq consume --meta` that every message gets anew; they are ignored in the input.
 POSITION_FIELDS = (TOPIC_FIELD, "_segment", "_offset", "partition", "appended")

@@ -1,27 +1,16 @@
-"""Messages as JSON objects, as `smq consume` writes them; `smq publish` stores the same messages from them again.
-
-Bytes are text if they are UTF-8. Otherwise the field is named ``<name>_base64``, and all bytes in it are base64.
-"""
+"""Rows of tables as JSON lines, as `smq consume` writes them."""
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from smq.cli.output import formatting
-from smq_core.errors import InvalidRequest
+from smq.cli.files.json_lines.values import json_object
 from smq_storage.chunks.column_types import with_leaves
 from smq_storage.chunks.python_times import python_values
-
-# What the name of a field ends in whose bytes are base64.
-BASE64 = "_base64"
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -73,70 +62,3 @@ def json_line(row: Mapping[str, Any]) -> bytes:
     """
     made = {name: value for name, value in row.items() if name != "headers" or value is not None}
     return json.dumps(json_object(made), ensure_ascii=False, allow_nan=False).encode()
-
-
-def json_object(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with only what JSON has. Raises InvalidRequest."""
-    made: dict[str, Any] = {}
-    for name, value in row.items():
-        if _is_text(value):
-            made[name] = _plain(value, _text)
-        elif name + BASE64 in row:
-            raise InvalidRequest(
-                f"column {name} has bytes that are not text, and JSON has no field for them because of the column "
-                f"{name}{BASE64}; use --format parquet"
-            )
-        else:
-            made[name + BASE64] = _plain(value, _base64)
-    return made
-
-
-def iso(at: datetime | date) -> str:
-    """A date, or a time as all of the command line."""
-    return formatting.iso(at) if isinstance(at, datetime) else at.isoformat()
-
-
-def _is_text(value: Any) -> bool:
-    """Whether all bytes in the value, except those of structs, are UTF-8."""
-    if isinstance(value, list | tuple):
-        return all(_is_text(item) for item in value)
-    if not isinstance(value, bytes):
-        return True
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _plain(value: Any, of_bytes: Any) -> Any:
-    match value:
-        case bytes():
-            return of_bytes(value)
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case datetime() | date():
-            return iso(value)
-        case Decimal() | time() | timedelta():
-            return str(value)
-        case [tuple(), *_] if _is_object(value):
-            return {key: _plain(item, of_bytes) for key, item in value}
-        case list() | tuple():
-            return [_plain(item, of_bytes) for item in value]
-        case dict():
-            return json_object(value)
-    return value
-
-
-def _is_object(pairs: list[tuple[Any, Any]]) -> bool:
-    """Whether an object of JSON can have the pairs of a map."""
-    keys = [key for key, _ in pairs]
-    return all(isinstance(key, str) for key in keys) and len(set(keys)) == len(keys)
-
-
-def _text(value: bytes) -> str:
-    return value.decode()
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()

@@ -1,11 +1,28 @@
-"""Values of JSON for columns of a topic. What JSON has no type for is text, or a number that is read as the type."""
+"""Values of columns in JSON: what `smq consume` writes, `smq publish` reads as the same value again.
+
+=========================  ============================================================================================
+column                     in JSON
+=========================  ============================================================================================
+bool, integers, floats     as they are; a float that is not finite is the text NaN, Infinity or -Infinity
+decimals                   text; a number is read, too
+string                     text
+binary                     text if all bytes of the field are UTF-8, otherwise base64 in the field ``<name>_base64``
+dates, times               ISO 8601; what has a zone is in UTC
+list                       a list
+struct                     an object, whose fields are like those of a line
+map                        an object if its keys are different texts, otherwise a list of pairs; both are read
+=========================  ============================================================================================
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -13,9 +30,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from smq.cli.files.json_lines.fields import InvalidField, JsonObject, from_base64, in_utc, time_from_text, to_bytes
-from smq.cli.files.json_lines.rows import BASE64
+from smq.cli.files.json_lines.fields import (
+    BASE64,
+    InvalidField,
+    JsonObject,
+    from_base64,
+    in_utc,
+    time_from_text,
+    to_bytes,
+)
+from smq.cli.output import formatting
 from smq.producing.encoding.exact_cast import kind_of
+from smq_core.errors import InvalidRequest
 
 # Makes bytes of their text in JSON. Raises InvalidField.
 OfBytes = Callable[[Any], bytes | None]
@@ -24,6 +50,80 @@ _MAX_INTEGER_DIGITS = 20
 _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
 _NANOSECONDS = re.compile(r"(.*:\d\d\.\d{6})(\d{1,3})(0*)(Z|[+-][\d:]*)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# ---- writing
+
+
+def json_object(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with only what JSON has. Raises InvalidRequest."""
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        if _is_text(value):
+            made[name] = to_json(value, _text)
+        elif name + BASE64 in row:
+            raise InvalidRequest(
+                f"column {name} has bytes that are not text, and JSON has no field for them because of the column "
+                f"{name}{BASE64}; use --format parquet"
+            )
+        else:
+            made[name + BASE64] = to_json(value, _base64)
+    return made
+
+
+def to_json(value: Any, of_bytes: Callable[[bytes], str]) -> Any:
+    """The value with only what JSON has. Raises InvalidRequest as :func:`json_object` does."""
+    match value:
+        case bytes():
+            return of_bytes(value)
+        case float() if not math.isfinite(value):
+            return json.dumps(value)  # one of _SPECIAL_FLOATS
+        case datetime() | date():
+            return iso(value)
+        case Decimal() | time() | timedelta():
+            return str(value)
+        case [tuple(), *_] if _is_object(value):
+            return {key: to_json(item, of_bytes) for key, item in value}
+        case list() | tuple():
+            return [to_json(item, of_bytes) for item in value]
+        case dict():
+            return json_object(value)
+    return value
+
+
+def iso(at: datetime | date) -> str:
+    """A date, or a time as all of the command line."""
+    return formatting.iso(at) if isinstance(at, datetime) else at.isoformat()
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all bytes in the value, except those of structs, are UTF-8."""
+    if isinstance(value, list | tuple):
+        return all(_is_text(item) for item in value)
+    if not isinstance(value, bytes):
+        return True
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_object(pairs: list[tuple[Any, Any]]) -> bool:
+    """Whether an object of JSON can have the pairs of a map."""
+    keys = [key for key, _ in pairs]
+    return all(isinstance(key, str) for key in keys) and len(set(keys)) == len(keys)
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+# ---- reading
 
 
 def has_bytes(type_: pa.DataType) -> bool:
