@@ -26,6 +26,7 @@ from smq_operator.local.broker_records import BrokerRecord, read_records
 from smq_operator.local.journals import BrokerJournals
 from smq_operator.platform_port import TerminationProof
 from smq_storage.process.boot import boot_id
+from smq_storage.process.child_processes import start_child
 from smq_storage.process.pids import FOLDER_VARIABLE, find_by_environment, oom_kills, open_pidfd, start_time
 
 log = structlog.get_logger(__name__)
@@ -184,24 +185,20 @@ class BrokerProcesses:
         child.oom_kills = oom_kills()
         try:
             record.write(self._records)
-            with (self._logs / f"{record.name}.log").open("ab") as output:
-                child.process = subprocess.Popen(
-                    [*self._command, "--name", record.name],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={
-                        **os.environ,
-                        **self._environment,
-                        FOLDER_VARIABLE: str(self._folder),
-                        NAME_VARIABLE: record.name,
-                        LEADER_VARIABLE: self._leader,
-                        INCARNATION_VARIABLE: record.incarnation,
-                        JOURNAL_VARIABLE: str(journal or ""),
-                        DRAIN_VARIABLE: "" if child.desired else "true",
-                    },
-                    start_new_session=True,  # Ctrl-C is for the leader, which stops the brokers itself
-                )
+            child.process = start_child(
+                [*self._command, "--name", record.name],
+                self._logs / f"{record.name}.log",
+                environment={
+                    **os.environ,
+                    **self._environment,
+                    FOLDER_VARIABLE: str(self._folder),
+                    NAME_VARIABLE: record.name,
+                    LEADER_VARIABLE: self._leader,
+                    INCARNATION_VARIABLE: record.incarnation,
+                    JOURNAL_VARIABLE: str(journal or ""),
+                    DRAIN_VARIABLE: "" if child.desired else "true",
+                },
+            )
             record.pid = child.process.pid
             record.started = start_time(record.pid)
             record.write(self._records)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from smq_core.errors import StoreUnavailable
 from smq_storage.object_store.store import Store, StoreSettings
+from smq_storage.process.child_processes import end_child, start_child
 from smq_storage.process.extras import install_command
 from smq_storage.process.ports import are_free, free_ports
 
@@ -144,16 +145,8 @@ class SeaweedProcess:
         data.mkdir(parents=True, exist_ok=True)
         # A socket's path may have about 100 characters; the paths of many temporary folders are longer.
         self._sockets = Path(tempfile.mkdtemp(prefix="smq-weed-"))
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._wrapper, str(find_weed()), *self._arguments(data, self._sockets)],
-                cwd=self.folder,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        command = [*self._wrapper, str(find_weed()), *self._arguments(data, self._sockets)]
+        self._process = start_child(command, self.log, environment=self._environment(), folder=self.folder)
         atexit.register(self.kill)
         try:
             self._wait_until_writable(until)
@@ -230,13 +223,7 @@ class SeaweedProcess:
     def _end(self, how: signal.Signals, deadline: float) -> None:
         atexit.unregister(self.kill)
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(how)
-            try:
-                self._process.wait(deadline)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            end_child(self._process, deadline, how)
             self._process = None
         if self._sockets is not None:
             shutil.rmtree(self._sockets, ignore_errors=True)

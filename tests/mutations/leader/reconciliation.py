@@ -716,4 +716,13 @@ MUTATIONS = (
         "                ends.setdefault(segment.name, outcome.end)\n",
         (f"{TEST_COUNTS}::test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero",),
     ),
+    # ---- brokers as child processes
+    Mutation(
+        "request_the_end_of_a_local_broker_twice",
+        "A second SIGTERM ends a broker at once, with tails that are not written.",
+        "operator/smq_operator/local/broker_processes.py",
+        "        if not child.terminating:\n",
+        "        if True:\n",
+        ("tests/unit/operator/local/test_processes.py::test_a_broker_gets_only_one_request_to_end",),
+    ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from smq.cli.connection.waiting import wait_until
 from smq.cli.dev.cluster import check_installed, find_running, last_lines
 from smq.cli.dev.private_folder import make_private
 from smq.cli.dev.status import DevRecord, read_record
+from smq_storage.process.child_processes import start_child
 from smq_storage.process.pids import ProcessId
 
 LOG = Path("logs") / "dev.log"
@@ -34,14 +34,8 @@ def start_in_background(folder: Path, arguments: Sequence[str], timeout: float) 
     log_path = folder / LOG
     make_private(folder)
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "smq.cli", "dev", "--dir", str(folder), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # the terminal's Ctrl-C and its end are not for it
-        )
+    log_path.write_bytes(b"")
+    process = start_child([sys.executable, "-m", "smq.cli", "dev", "--dir", str(folder), *arguments], log_path)
 
     def ready() -> DevRecord | None:
         if (code := process.poll()) is not None:

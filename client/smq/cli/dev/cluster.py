@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import IO
 
 from smq.cli.dev.private_folder import LOCK, make_private
-from smq.cli.dev.processes import terminate, terminate_processes
 from smq.cli.dev.status import PROCESS_FILE, RECORD, DevPorts, DevRecord, forget_failure, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.addresses import join_address, split_address
+from smq_storage.process.child_processes import end_child, end_processes, start_child
 from smq_storage.process.extras import install_command
 from smq_storage.process.listeners import address_family
 from smq_storage.process.pids import FOLDER_VARIABLE, ProcessId, find_by_environment
@@ -203,7 +203,7 @@ class DevCluster:
             return
         _report_progress(on_progress, "stopping the leader and its brokers")
         leader, self._leader = self._leader, None
-        if terminate(leader, LEADER_STOP_TIMEOUT_SECONDS):
+        if end_child(leader, LEADER_STOP_TIMEOUT_SECONDS):
             _report_progress(
                 on_progress, f"the leader did not end in {LEADER_STOP_TIMEOUT_SECONDS:.0f} s and was killed"
             )
@@ -238,11 +238,7 @@ class DevCluster:
         command += ["--filer-url", store.url, "--filer-endpoint", store.endpoint or "", *self._leader_args]
         # This SeaweedFS needs no credentials. Settings in the environment may be meant for another store.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SMQ_"))}
-        with self.leader_log.open("ab") as log:
-            # Its own session, because Ctrl-C in the terminal is for `smq dev`, which then stops everything in order.
-            self._leader = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
-            )
+        self._leader = start_child(command, self.leader_log, environment=env)
 
     def _end_orphaned_brokers(self, on_progress: Callable[[str], None]) -> None:
         """Ends the brokers of a leader that was killed. They would otherwise run until a new leader adopts them."""
@@ -251,7 +247,7 @@ class DevCluster:
             _report_progress(
                 on_progress, f"the leader left {len(brokers)} brokers behind: they write what they hold, and end"
             )
-        killed = terminate_processes(brokers, BROKER_STOP_TIMEOUT_SECONDS)
+        killed = end_processes(brokers, BROKER_STOP_TIMEOUT_SECONDS)
         if killed:
             raise StopIncomplete(
                 f"brokers did not end in {BROKER_STOP_TIMEOUT_SECONDS:.0f} s and were killed (processes "
@@ -347,14 +343,14 @@ class DevCluster:
             _report_progress(
                 on_progress, f"ending process {left.leader.pid}, left over from a `smq dev` that was killed"
             )
-            if terminate_processes([left.leader], LEADER_STOP_TIMEOUT_SECONDS):
+            if end_processes([left.leader], LEADER_STOP_TIMEOUT_SECONDS):
                 _report_progress(on_progress, f"process {left.leader.pid} did not end in time and was killed")
         if left.seaweed is not None:
             # Brokers without a leader stay until the new one takes them over. They find the new SeaweedFS at its ports.
             _report_progress(
                 on_progress, f"ending process {left.seaweed.pid}, left over from a `smq dev` that was killed"
             )
-            terminate_processes([left.seaweed], SEAWEED_STOP_TIMEOUT_SECONDS)
+            end_processes([left.seaweed], SEAWEED_STOP_TIMEOUT_SECONDS)
             if not self.seaweed.reuse_ports(left.ports) and self._living_brokers():
                 raise Unavailable(
                     "the ports of the former SeaweedFS are in use by another process: free them, start again"

@@ -138,12 +138,14 @@ async def test_a_later_leader_adopts_who_lives_and_knows_who_died(tmp_path: Path
 
 
 async def test_a_broker_gets_only_one_request_to_end(tmp_path: Path):
-    local_brokers = LocalBrokers(tmp_path, slow=0.5)
+    local_brokers = LocalBrokers(tmp_path, slow=1.0)
     processes = local_brokers.processes()
     processes.set_desired(["b"])
     await wait_until(local_brokers.started)
     record = local_brokers.record()
     processes.set_desired([])
+    # The system merges a signal with one that the process has not received yet.
+    await wait_until(lambda: local_brokers.terms(record.incarnation) == 1)
     processes.set_desired([])
     await processes.stop(HANG_GUARD)
     assert local_brokers.terms(record.incarnation) == 1
