@@ -11,6 +11,14 @@ TEST_INPUT = "tests/unit/operator/api/test_invalid_input.py"
 
 MUTATIONS = (
     Mutation(
+        "let_the_leader_receive_requests_of_any_size",
+        "A leader refuses a large request before it is there, also one that is small until it is unpacked.",
+        "operator/smq_operator/api/server.py",
+        '("grpc.max_receive_message_length", 16 * 1024 * 1024)',
+        '("grpc.max_receive_message_length", -1)',
+        ("tests/integration/operator/test_request_sizes.py::test_a_leader_refuses_a_large_request_before_it_is_there",),
+    ),
+    Mutation(
         "accept_aliases_in_manifests",
         "An alias multiplies what it names.",
         YAML,
