@@ -6,6 +6,7 @@ from typing import Any
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.group_start import GroupStart
+from smq_core.model.segment_changes import SegmentAction
 from smq_proto.v1 import admin_pb2, data_pb2, groups_pb2
 
 
@@ -50,5 +51,5 @@ BROKER_STATE = WireEnum(
     admin_pb2.BrokerList.Broker.State, "", "alive", "suspect", "ended", "recovered", "gone", "draining"
 )
 APPLY_RESULT = WireEnum(admin_pb2.ApplyTopicReply.Result, "", "created", "configured", "unchanged")
-SEGMENT_ACTION = WireEnum(admin_pb2.ChangeSegmentsRequest.Action, "", "split", "merge", "move", "roll")
+SEGMENT_ACTION = WireEnum(admin_pb2.ChangeSegmentsRequest.Action, "", *SegmentAction)
 GROUP_START = WireEnum(groups_pb2.JoinGroupRequest.Start, "", *GroupStart, "positions")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from smq_core.model.entities import SECOND, Durability, Phase, Segment, TopicSpec
 from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.scaling.autoscaler import Autoscaler, pressure
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters, TrafficRates
 from smq_core.scaling.split_points import even_split_points, per_partition, split_points_by_load
@@ -65,12 +65,12 @@ class SimulatedRing:
 
     def _carry_out(self, change: SegmentChange) -> None:
         by_name = {s.name: s for s in self.segments}
-        if change.action is Action.SPLIT:
+        if change.action is SegmentAction.SPLIT:
             old = by_name[change.segments[0]]
             self.segments.remove(old)
             for part in old.range.split_at(change.boundaries):
                 self._open(part)
-        elif change.action is Action.MERGE:
+        elif change.action is SegmentAction.MERGE:
             olds = [by_name[name] for name in change.segments]
             for old in olds:
                 self.segments.remove(old)
@@ -133,7 +133,7 @@ def test_a_hot_partition_is_said_and_left() -> None:
     before = len(ring.changes)
     for _ in range(600):
         ring.second(load)
-    assert all(c.action is not Action.SPLIT for _, c in ring.changes[before:])
+    assert all(c.action is not SegmentAction.SPLIT for _, c in ring.changes[before:])
 
 
 def test_raising_the_minimum_splits_at_once() -> None:
@@ -141,7 +141,7 @@ def test_raising_the_minimum_splits_at_once() -> None:
     ring.spec = replace(SPEC, min_segments=8)
     ring.scaler.changes(ring.spec, ring.segments, ring.loads, 0)
     change = ring.scaler.changes(ring.spec, ring.segments, ring.loads, 0)
-    assert len(change) == 1 and change[0].action is Action.SPLIT and len(change[0].boundaries) == 7
+    assert len(change) == 1 and change[0].action is SegmentAction.SPLIT and len(change[0].boundaries) == 7
 
 
 def test_a_ramp_is_met_before_the_line() -> None:

@@ -10,7 +10,7 @@ from smq_core.model.entities import Layout, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange, merge_ranges, split_evenly
 
 
-class Action(StrEnum):
+class SegmentAction(StrEnum):
     SPLIT = "split"
     MERGE = "merge"
     MOVE = "move"
@@ -21,7 +21,7 @@ class Action(StrEnum):
 class SegmentChange:
     """A change of these segments: of several for a merge, otherwise of one."""
 
-    action: Action
+    action: SegmentAction
     segments: tuple[str, ...]
     boundaries: tuple[int, ...] = ()
     """Where to split; without any, in the middle."""
@@ -41,15 +41,15 @@ class SegmentChange:
             segments.append(layout.segment(name))
             if segments[-1].successors or segments[-1].phase is not Phase.OPEN:
                 raise ValueError(f"{name} is {segments[-1].phase.value}: only open segments can change")
-        if self.action is Action.MERGE and len(segments) < 2:
+        if self.action is SegmentAction.MERGE and len(segments) < 2:
             raise ValueError("a merge needs two or more neighbouring segments")
-        if self.action is not Action.MERGE and len(segments) != 1:
+        if self.action is not SegmentAction.MERGE and len(segments) != 1:
             raise ValueError(f"{self.action} takes exactly one segment")
         self.parts(segments)
 
     def parts(self, segments: Sequence[Segment]) -> list[KeyRange]:
         """The ranges of the successors. Raises ValueError, with a message for the user, if there are none."""
-        if self.action is not Action.SPLIT:
+        if self.action is not SegmentAction.SPLIT:
             return [merge_ranges(s.range for s in segments)]
         whole = segments[0].range
         if len(whole) < 2:

@@ -25,17 +25,17 @@ from smq_core.model.entities import (
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor
 from smq_core.model.schema_evolution import newest_schema, summary
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reconcile.schema_rollout import is_under_way, segments_to_seal
 from smq_core.scaling.placement import BrokerView, Placer
 
 # At most this part (one in four) of a topic's segments moves away from a draining broker at a time.
 DRAIN_SHARE = 4
 _REASONS = {
-    Action.SPLIT: Reason.SPLIT,
-    Action.MERGE: Reason.MERGE,
-    Action.MOVE: Reason.REBALANCE,
-    Action.ROLL: Reason.ROLL,
+    SegmentAction.SPLIT: Reason.SPLIT,
+    SegmentAction.MERGE: Reason.MERGE,
+    SegmentAction.MOVE: Reason.REBALANCE,
+    SegmentAction.ROLL: Reason.ROLL,
 }
 
 
@@ -143,13 +143,15 @@ class _PlanningPass:
         Any seal rolls a segment, and moves it as well as possible. A split or a merge may have happened for another
         reason, or by a PUT of the layout that was applied although its answer was lost.
         """
-        if request.action in (Action.ROLL, Action.MOVE):
+        if request.action in (SegmentAction.ROLL, SegmentAction.MOVE):
             return True
         requested_segments = [self._layout.segment(name) for name in request.segments if name in self._layout]
         successor_sets = {s.successors for s in requested_segments}
         if len(requested_segments) < len(request.segments) or len(successor_sets) > 1:
             return False
-        return all(len(names) > 1 if request.action is Action.SPLIT else len(names) == 1 for names in successor_sets)
+        return all(
+            len(names) > 1 if request.action is SegmentAction.SPLIT else len(names) == 1 for names in successor_sets
+        )
 
     def plan_schema_change(
         self, schemas: Sequence[TopicSchema], sealed: Collection[str], brokers: Mapping[str, BrokerView]
@@ -185,7 +187,7 @@ class _PlanningPass:
             replicas = tuple(new if replica == old else replica for replica in segments[0].replicas)
             self._succeed(segments[0], replicas, reason, change.because)
             return True
-        because, away = change.because or f"manual {change.action}", change.action is Action.MOVE
+        because, away = change.because or f"manual {change.action}", change.action is SegmentAction.MOVE
         return self._seal(segments, change.parts(segments), reason, because, away=away)
 
     def _succeed(self, old: Segment, replicas: tuple[Replica, ...], reason: Reason, because: str) -> None:

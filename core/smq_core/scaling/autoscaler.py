@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import SECOND, Micros, Segment, TopicSpec
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficRates
 from smq_core.scaling.split_points import even_split_points, split_points_by_load
 
@@ -72,9 +72,9 @@ class Autoscaler:
         count = len(ordered) if count is None else count
         projected = {s.name: _projected_pressure(spec, loads.get(s.name)) for s in ordered}
         changes, crowded = self._splits(spec, ordered, loads, projected, spec.max_segments - count, now)
-        if not any(c.action is Action.SPLIT for c in changes):
+        if not any(c.action is SegmentAction.SPLIT for c in changes):
             changes += self._to_minimum(spec, ordered, loads, spec.min_segments - count)
-        if not any(c.action is Action.SPLIT for c in changes):
+        if not any(c.action is SegmentAction.SPLIT for c in changes):
             wait = min(spec.merge_after, CROWDED_MERGE_AFTER) if crowded else spec.merge_after
             runs = self._quiet_runs(spec, ordered, loads, projected, count - spec.min_segments, now)
             changes += self._merges(runs, wait, crowded, now)
@@ -104,7 +104,7 @@ class Autoscaler:
                 segment.range, load.shape, level, TARGET_PRESSURE, min(MAX_PARTS, capacity + 1)
             )
             if boundaries:
-                changes.append(SegmentChange(Action.SPLIT, (segment.name,), tuple(boundaries), description))
+                changes.append(SegmentChange(SegmentAction.SPLIT, (segment.name,), tuple(boundaries), description))
                 capacity -= len(boundaries)
             else:
                 crowded = True
@@ -139,7 +139,7 @@ class Autoscaler:
             shape, level = (load.shape, pressure(load.fast, spec)) if load is not None else ((), 0.0)
             boundaries = even_split_points(segment.range, shape, level, parts)
             because = f"segments.min is {spec.min_segments}"
-            changes.append(SegmentChange(Action.SPLIT, (segment.name,), tuple(boundaries), because))
+            changes.append(SegmentChange(SegmentAction.SPLIT, (segment.name,), tuple(boundaries), because))
             missing -= len(boundaries)
         return changes
 
@@ -191,7 +191,7 @@ class Autoscaler:
             for part in _stretches(run, ready) if crowded or all(ready) else []:
                 if len(part) > 1:
                     because = f"together at {total:.0%} of the target at most, quiet for {wait // SECOND} s"
-                    changes.append(SegmentChange(Action.MERGE, tuple(s.name for s in part), because=because))
+                    changes.append(SegmentChange(SegmentAction.MERGE, tuple(s.name for s in part), because=because))
         return changes
 
     def _quiet(

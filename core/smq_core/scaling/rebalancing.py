@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from smq_core.model.entities import Segment
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.scaling.placement import BrokerView
 
 # The gap between the fullest and the emptiest broker that is worth a seal, in targets: about half a broker's load.
@@ -77,7 +77,9 @@ def plan_moves(
                 hot, idle = brokers[fullest].replica, brokers[receiver].replica
                 because = f"broker {hot.broker} carries {load[fullest]:.1f} targets, {idle.broker} {load[receiver]:.1f}"
                 replacement = segment.replicas[rank], idle
-                moves.append(SegmentChange(Action.MOVE, (segment.name,), because=because, replacement=replacement))
+                moves.append(
+                    SegmentChange(SegmentAction.MOVE, (segment.name,), because=because, replacement=replacement)
+                )
                 moved.add(segment.name)
                 load[fullest] -= share
                 load[receiver] += share

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import SECOND, Layout, Micros, Phase, Segment, TopicSpec
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.scaling.autoscaler import Autoscaler, sustained_pressure
 from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.rebalancing import plan_moves
@@ -88,7 +88,7 @@ class TopicLoad:
             self.withheld_changes = tuple(proposed)
         else:
             found += proposed
-            if not any(c.action is Action.SPLIT for c in proposed):
+            if not any(c.action is SegmentAction.SPLIT for c in proposed):
                 found += self._moves(spec, staying, healthy, brokers, now)
         return found + self._rolls(spec, healthy, now)
 
@@ -137,5 +137,5 @@ class TopicLoad:
                 because = f"it is {(now - segment.opened_at) // SECOND} s old"
             else:
                 continue
-            rolls.append(SegmentChange(Action.ROLL, (segment.name,), because=because))
+            rolls.append(SegmentChange(SegmentAction.ROLL, (segment.name,), because=because))
         return rolls

@@ -11,7 +11,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
@@ -259,7 +259,7 @@ class AdminService:
     async def ChangeSegments(self, request: admin_pb2.ChangeSegmentsRequest) -> Empty:
         """Returns when the layout contains the request, so that any later leader continues it."""
         wanted = SegmentChange(
-            Action(SEGMENT_ACTION.word(request.action)), tuple(request.segments), tuple(request.boundaries)
+            SegmentAction(SEGMENT_ACTION.word(request.action)), tuple(request.segments), tuple(request.boundaries)
         )
         wanted = self.requests.submit(request.topic, wanted)
         await wait_until_written(self.topics.topic(request.topic), wanted)

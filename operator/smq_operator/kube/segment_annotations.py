@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from smq_core.errors import InvalidRequest, SmqError
 from smq_core.model.entities import Reason
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_operator.kube.client.kinds import Resource
 from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -67,17 +67,17 @@ def parse_annotation(segment: str, key: str, value: str) -> AnnotationRequest:
     """The request of one annotation of this segment."""
     value = value.strip()
     if key == SPLIT and value == "true":
-        return SegmentChange(Action.SPLIT, (segment,))
+        return SegmentChange(SegmentAction.SPLIT, (segment,))
     if key == SPLIT:
         numbers = [part.strip() for part in value.split(",")]
         if all(number.isascii() and number.isdigit() and len(number) < 10 for number in numbers):
-            return SegmentChange(Action.SPLIT, (segment,), tuple(int(number) for number in numbers))
+            return SegmentChange(SegmentAction.SPLIT, (segment,), tuple(int(number) for number in numbers))
     elif key == MERGE and value and value not in ("true", segment):
-        return SegmentChange(Action.MERGE, (segment, *(part.strip() for part in value.split(","))))
+        return SegmentChange(SegmentAction.MERGE, (segment, *(part.strip() for part in value.split(","))))
     elif key == MOVE and value == "true":
-        return SegmentChange(Action.MOVE, (segment,))
+        return SegmentChange(SegmentAction.MOVE, (segment,))
     elif key == ROLL and value == "true":
-        return SegmentChange(Action.ROLL, (segment,))
+        return SegmentChange(SegmentAction.ROLL, (segment,))
     elif key == ACCEPT_LOSS and value == "true":
         return AcceptLoss(segment)
     if key in HELP:

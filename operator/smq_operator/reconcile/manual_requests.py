@@ -8,7 +8,7 @@ import structlog
 
 from smq_core.errors import InvalidRequest, NoBrokers, Unavailable, UnknownSegment
 from smq_core.model.entities import Phase, Segment
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
@@ -68,7 +68,7 @@ class ManualRequests:
                 if common and segment.phase is Phase.OPEN and not segment.successors and managed.reconciler is not None:
                     log.warning("segment.move_requested", topic=managed.name, segment=segment.name)
                     try:
-                        managed.reconciler.submit_request(SegmentChange(Action.MOVE, (segment.name,)))
+                        managed.reconciler.submit_request(SegmentChange(SegmentAction.MOVE, (segment.name,)))
                     except ValueError as error:
                         log.info("segment.move_deferred", segment=segment.name, message=str(error))
         self._queue.enqueue()

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.model.entities import Liveness, SealOutcome
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile import retention, seal_planner
 from smq_core.reconcile.retention import plan_retention
@@ -201,7 +201,9 @@ def move_to_and_fro(patch: Patch) -> None:
             for name, broker in brokers.items():
                 if broker.accepts_segments and name not in held:
                     replacement = segment.replicas[-1], broker.replica
-                    return [SegmentChange(Action.MOVE, (segment.name,), because="it could", replacement=replacement)]
+                    return [
+                        SegmentChange(SegmentAction.MOVE, (segment.name,), because="it could", replacement=replacement)
+                    ]
         return []
 
     patch.setattr(topic_load, "plan_moves", plan_moves)

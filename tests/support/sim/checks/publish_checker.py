@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from smq_core.invariants import Message, Row, Violation
 from smq_core.model.atomic_publish import AppState, AtomicPublishes, CommitResult
 from smq_core.model.entities import Segment
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from support.sim.filer.chunk_chain import PUBLISHES
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PublishChecker:
         for leader in self._history.leaders.values():
             if leader.process.alive and leader.machine.layout is not None:
                 try:
-                    leader.machine.submit_request(SegmentChange(Action.ROLL, (segment.name,)))
+                    leader.machine.submit_request(SegmentChange(SegmentAction.ROLL, (segment.name,)))
                 except ValueError:
                     continue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.replica.segment_replica import ReplicaState
 from support.sim.engine.termination_proofs import HOST as API
 from support.sim.engine.world import MS, SECOND, Process
@@ -243,7 +243,7 @@ class FaultSchedule:
         if action == "split" and len(segments[at].range) < 2:
             return None
         chosen = segments[at : at + 2] if action == "merge" else segments[at : at + 1]
-        request = SegmentChange(Action(action), tuple(s.name for s in chosen))
+        request = SegmentChange(SegmentAction(action), tuple(s.name for s in chosen))
         self._log(f"asks {leader.process.name} to {action} {', '.join(request.segments)}")
         try:
             leader.machine.submit_request(request)

@@ -9,7 +9,7 @@ import pytest
 from smq_core.model.entities import Durability, Layout, Liveness, Reason, Replica, TopicSpec
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import SealPlan, Successor, create, plan
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reconcile.seal_planner import RequestOutcome, plan_seals
 from smq_core.scaling.placement import BrokerView
 
@@ -147,11 +147,11 @@ def test_a_segment_that_is_being_sealed_is_left_alone():
 @pytest.mark.parametrize(
     ("request_", "ranges"),
     [
-        (SegmentChange(Action.SPLIT, ("t-0-8-0",)), [KeyRange(0, 4), KeyRange(4, 8)]),
-        (SegmentChange(Action.SPLIT, ("t-0-8-0",), (2, 3)), [KeyRange(0, 2), KeyRange(2, 3), KeyRange(3, 8)]),
-        (SegmentChange(Action.MERGE, ("t-8-16-1", "t-0-8-0")), [KeyRange(0, 16)]),
-        (SegmentChange(Action.ROLL, ("t-0-8-0",)), [KeyRange(0, 8)]),
-        (SegmentChange(Action.MOVE, ("t-0-8-0",)), [KeyRange(0, 8)]),
+        (SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",)), [KeyRange(0, 4), KeyRange(4, 8)]),
+        (SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",), (2, 3)), [KeyRange(0, 2), KeyRange(2, 3), KeyRange(3, 8)]),
+        (SegmentChange(SegmentAction.MERGE, ("t-8-16-1", "t-0-8-0")), [KeyRange(0, 16)]),
+        (SegmentChange(SegmentAction.ROLL, ("t-0-8-0",)), [KeyRange(0, 8)]),
+        (SegmentChange(SegmentAction.MOVE, ("t-0-8-0",)), [KeyRange(0, 8)]),
     ],
 )
 def test_manual_requests_are_planned(request_, ranges):
@@ -164,18 +164,18 @@ def test_manual_requests_are_planned(request_, ranges):
 
 def test_a_request_waits_for_what_is_more_urgent():
     it = layout(2)
-    request = SegmentChange(Action.SPLIT, ("t-0-8-0",))
+    request = SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",))
     made, _, followed = plan_seals(SPEC, it, brokers(4, i0="gone"), [request], now=9)
     assert followed.waiting == [request] and all(p.reason is Reason.FAILOVER for p in made)
 
 
 def test_a_request_waits_for_brokers():
-    request = SegmentChange(Action.ROLL, ("t-0-16-0",))
+    request = SegmentChange(SegmentAction.ROLL, ("t-0-16-0",))
     assert plan_seals(SPEC, layout(), {}, [request], now=9)[2].waiting == [request]
 
 
 def test_a_request_that_makes_no_sense_any_more_is_given_up_with_the_reason():
-    request = SegmentChange(Action.SPLIT, ("t-0-16-7",))
+    request = SegmentChange(SegmentAction.SPLIT, ("t-0-16-7",))
     made, _, followed = plan_seals(SPEC, layout(), brokers(), [request], now=9)
     assert not made and not followed.waiting
     assert "no open segment 't-0-16-7'" in followed.rejected[request]
@@ -186,21 +186,21 @@ def sealing(parts: int = 1) -> Layout:
     return plan(layout(), [SealPlan(("t-0-16-0",), Reason.FAILOVER, new)], now=1, writer="w")
 
 
-@pytest.mark.parametrize("action", [Action.ROLL, Action.MOVE])
+@pytest.mark.parametrize("action", [SegmentAction.ROLL, SegmentAction.MOVE])
 def test_whatever_seals_a_segment_rolls_and_moves_it(action):
     made, _, followed = plan_seals(SPEC, sealing(), brokers(), [SegmentChange(action, ("t-0-16-0",))], now=9)
     assert not made and followed == RequestOutcome([], {})
 
 
 def test_a_split_that_another_change_came_before_is_given_up_and_one_that_was_made_is_not():
-    request = SegmentChange(Action.SPLIT, ("t-0-16-0",))
+    request = SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",))
     other = plan_seals(SPEC, sealing(), brokers(), [request], now=9)[2]
     assert "only open segments can change" in other.rejected[request]
     assert plan_seals(SPEC, sealing(parts=2), brokers(), [request], now=9)[2] == RequestOutcome([], {})
 
 
 def test_two_requests_for_one_segment_are_done_one_after_the_other():
-    first, second = SegmentChange(Action.ROLL, ("t-0-16-0",)), SegmentChange(Action.SPLIT, ("t-0-16-0",))
+    first, second = SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)), SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",))
     made, _, followed = plan_seals(SPEC, layout(), brokers(), [first, second], now=9)
     assert len(made) == 1 and followed.waiting == [second]
 
@@ -208,22 +208,22 @@ def test_two_requests_for_one_segment_are_done_one_after_the_other():
 def test_what_load_and_age_require_comes_last():
     it = layout(4)
     changes = [
-        SegmentChange(Action.SPLIT, ("t-0-4-0",), (2,), "hot"),
-        SegmentChange(Action.ROLL, ("t-4-8-1",), because="old"),
-        SegmentChange(Action.MERGE, ("t-8-12-2", "t-12-16-3"), because="quiet"),
+        SegmentChange(SegmentAction.SPLIT, ("t-0-4-0",), (2,), "hot"),
+        SegmentChange(SegmentAction.ROLL, ("t-4-8-1",), because="old"),
+        SegmentChange(SegmentAction.MERGE, ("t-8-12-2", "t-12-16-3"), because="quiet"),
     ]
-    made = plans(it, brokers(), changes=changes, requests=[SegmentChange(Action.ROLL, ("t-0-4-0",))])
+    made = plans(it, brokers(), changes=changes, requests=[SegmentChange(SegmentAction.ROLL, ("t-0-4-0",))])
     assert [p.reason for p in made] == [Reason.MANUAL, Reason.ROLL, Reason.MERGE]
 
 
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (SegmentChange(Action.SPLIT, ("t-0-8-9",)), "no open segment 't-0-8-9'"),
-        (SegmentChange(Action.SPLIT, ("t-0-8-0", "t-8-16-1")), "exactly one"),
-        (SegmentChange(Action.MERGE, ("t-0-8-0",)), "two or more"),
-        (SegmentChange(Action.SPLIT, ("t-0-8-0",), (8,)), "between 1 and 7"),
-        (SegmentChange(Action.SPLIT, ("t-0-8-0",), (0,)), "between 1 and 7"),
+        (SegmentChange(SegmentAction.SPLIT, ("t-0-8-9",)), "no open segment 't-0-8-9'"),
+        (SegmentChange(SegmentAction.SPLIT, ("t-0-8-0", "t-8-16-1")), "exactly one"),
+        (SegmentChange(SegmentAction.MERGE, ("t-0-8-0",)), "two or more"),
+        (SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",), (8,)), "between 1 and 7"),
+        (SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",), (0,)), "between 1 and 7"),
     ],
 )
 def test_a_request_that_cannot_be_carried_out_says_why(request_, words):
@@ -233,7 +233,7 @@ def test_a_request_that_cannot_be_carried_out_says_why(request_, words):
 
 def test_segments_that_are_not_neighbours_cannot_be_merged():
     with pytest.raises(ValueError, match="adjacent"):
-        SegmentChange(Action.MERGE, ("t-0-4-0", "t-8-12-2")).validate(layout(4))
+        SegmentChange(SegmentAction.MERGE, ("t-0-4-0", "t-8-12-2")).validate(layout(4))
 
 
 def test_only_open_segments_change():
@@ -245,4 +245,4 @@ def test_only_open_segments_change():
     )
     for name in ("t-0-16-0", "t-0-16-1"):
         with pytest.raises(ValueError, match="only open segments"):
-            SegmentChange(Action.ROLL, (name,)).validate(it)
+            SegmentChange(SegmentAction.ROLL, (name,)).validate(it)

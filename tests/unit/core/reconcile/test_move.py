@@ -5,7 +5,7 @@ from __future__ import annotations
 from smq_core.model.entities import Durability, Liveness, Replica, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import Successor, create
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reconcile.seal_planner import plan_seals
 from smq_core.scaling.placement import BrokerView
 
@@ -18,7 +18,9 @@ def moved(brokers: int) -> tuple[str, ...]:
     first = Successor(KeyRange(0, 8), tuple(REPLICAS[:2]), Durability.REPLICATED)
     layout = create("default/f", "uid", 8, [first], now=0, writer="w")
     alive = {r.incarnation: BrokerView(r, Liveness.ALIVE) for r in REPLICAS[:brokers]}
-    plans, _, _ = plan_seals(spec, layout, alive, [SegmentChange(Action.MOVE, (layout.segments[0].name,))], now=1)
+    plans, _, _ = plan_seals(
+        spec, layout, alive, [SegmentChange(SegmentAction.MOVE, (layout.segments[0].name,))], now=1
+    )
     return tuple(r.broker for r in plans[0].successors[0].replicas)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from smq_core.model.entities import Column, Durability, Liveness, Phase, Reason, Replica, TopicSchema
 from smq_core.model.layout_transitions import plan
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reconcile.effects import AppendIndex, PutLayout
 from smq_core.reconcile.seal_progress import RELEASE_DELAY
 from smq_core.reconcile.topic_reconciler import TopicReconciler
@@ -128,7 +128,7 @@ def test_a_change_that_is_not_allowed_changes_nothing_and_is_reported() -> None:
 def test_pending_segments_of_the_old_version_open_first() -> None:
     """If they were replaced, the writers of their predecessor would wait for one more seal."""
     harness = typed()
-    harness.leader.requests.append(SegmentChange(Action.SPLIT, ("t-0-16-0",), (8,)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",), (8,)))
     harness.answer([put_of(harness)])
     harness.leader.columns = (*FIRST, GATE)
     effects = harness.step()
@@ -151,7 +151,7 @@ def test_a_segment_with_too_few_replicas_gets_all_of_them() -> None:
 def test_another_reason_in_the_same_step_gives_the_new_version_too() -> None:
     harness = typed(min_segments=2)
     harness.leader.columns = (*FIRST, GATE)
-    harness.leader.requests.append(SegmentChange(Action.SPLIT, ("t-0-8-0",), (4,)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",), (4,)))
     harness.lose(harness.layout.segment("t-8-16-1").primary.incarnation, Liveness.SUSPECT)
     layout = put_of(harness).layout
     assert {s.schema_version for s in layout.segments if not s.successors} == {1}
@@ -207,7 +207,7 @@ def test_a_topic_without_a_schema_stays_without() -> None:
     harness.leader.columns = FIRST
     assert harness.step() == []
     assert "cannot get a schema" in str(harness.leader.schema_problem)
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     assert put_of(harness).layout.schemas == ()
 
 

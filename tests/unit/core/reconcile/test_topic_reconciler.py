@@ -8,7 +8,7 @@ import pytest
 
 from smq_core.model.entities import Durability, Liveness, Phase, Replica
 from smq_core.model.layout_transitions import mark_deleted
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.seal_progress import RELEASE_DELAY, SUCCESSOR_HEAD_START
 from smq_core.reconcile.topic_reconciler import (
@@ -55,7 +55,7 @@ def test_a_new_leader_waits_for_replicas_a_while():
 
 def test_a_roll_goes_through_every_step_in_order():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     effects = harness.run()
     order = kinds(effects)
     assert order[0] == "PutLayout"
@@ -70,7 +70,7 @@ def test_a_roll_goes_through_every_step_in_order():
 
 def test_the_layout_lets_nothing_go_before_the_index_has_it():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     for _ in range(6):
         effects = harness.step()
         harness.answer([e for e in effects if not isinstance(e, AppendIndex)])
@@ -84,7 +84,7 @@ def test_the_layout_lets_nothing_go_before_the_index_has_it():
 
 def test_successors_open_before_the_seal_begins_within_a_short_timeout():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     harness.answer(harness.step())
     effects = harness.step()
     assert set(kinds(effects)) == {"OpenReplica", "FlushAhead"}
@@ -94,7 +94,7 @@ def test_successors_open_before_the_seal_begins_within_a_short_timeout():
 
 def test_merged_segments_are_fenced_when_the_tails_of_all_are_written():
     harness = ReconcilerHarness(min_segments=2).begun()
-    harness.leader.requests.append(SegmentChange(Action.MERGE, ("t-0-8-0", "t-8-16-1")))
+    harness.leader.requests.append(SegmentChange(SegmentAction.MERGE, ("t-0-8-0", "t-8-16-1")))
     harness.answer(harness.step())
     effects = harness.step()
     harness.answer([e for e in effects if isinstance(e, OpenReplica)])
@@ -108,7 +108,7 @@ def test_merged_segments_are_fenced_when_the_tails_of_all_are_written():
 
 def test_a_merge_waits_for_unresponsive_producers_only_briefly():
     harness = ReconcilerHarness(min_segments=2).begun()
-    harness.leader.requests.append(SegmentChange(Action.MERGE, ("t-0-8-0", "t-8-16-1")))
+    harness.leader.requests.append(SegmentChange(SegmentAction.MERGE, ("t-0-8-0", "t-8-16-1")))
     harness.answer(harness.step())
     harness.answer([e for e in harness.step() if isinstance(e, OpenReplica)])
     harness.leader.flushed("t-0-8-0")
@@ -117,7 +117,7 @@ def test_a_merge_waits_for_unresponsive_producers_only_briefly():
 
 def test_writers_go_on_before_anything_else_is_done_about_a_seal():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     for _ in range(3):
         harness.answer(harness.step())
     assert harness.leader.outcome("t-0-16-0") is not None
@@ -237,12 +237,12 @@ def test_a_new_leader_acts_at_once_when_it_knows_who_is_gone():
 
 def test_a_lost_put_is_thought_over_from_what_is_there():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     (put,) = harness.step()
     assert isinstance(put, PutLayout)
     harness.leader.layout_put_failed(harness.now)
     waiting = harness.leader.requests
-    assert waiting == [SegmentChange(Action.ROLL, ("t-0-16-0",))], "what a person asked for is not forgotten"
+    assert waiting == [SegmentChange(SegmentAction.ROLL, ("t-0-16-0",))], "what a person asked for is not forgotten"
     assert kinds(harness.step()) == ["ReadLayout"]
     harness.answer([ReadLayout()])
     harness.run()
@@ -251,7 +251,7 @@ def test_a_lost_put_is_thought_over_from_what_is_there():
 
 def test_a_request_is_pending_until_the_layout_has_it():
     harness = ReconcilerHarness().begun()
-    roll, split = SegmentChange(Action.ROLL, ("t-0-16-0",)), SegmentChange(Action.SPLIT, ("t-0-16-0",))
+    roll, split = SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)), SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",))
     harness.leader.submit_request(roll)
     harness.leader.submit_request(roll)
     assert harness.leader.requests == [roll], "asking again changes nothing"
@@ -266,10 +266,10 @@ def test_a_request_is_pending_until_the_layout_has_it():
 
 
 def test_a_superseded_request_is_dropped_with_a_reason():
-    harness, split = ReconcilerHarness().begun(), SegmentChange(Action.SPLIT, ("t-0-16-0",))
+    harness, split = ReconcilerHarness().begun(), SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",))
     other = ReconcilerHarness()
     other.stored, other.etag = harness.stored, harness.etag
-    other.begun().leader.submit_request(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    other.begun().leader.submit_request(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     other.run()
     harness.leader.submit_request(split)
     harness.step()
@@ -284,7 +284,7 @@ def test_a_superseded_request_is_dropped_with_a_reason():
 
 def test_an_unclear_put_that_was_applied_is_found_when_it_is_read():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     (put,) = harness.step()
     assert isinstance(put, PutLayout)
     harness.stored, harness.etag = put.layout, 99
@@ -298,7 +298,7 @@ def test_an_unclear_put_that_was_applied_is_found_when_it_is_read():
 def test_a_layout_older_than_the_known_one_is_passed_over():
     harness = ReconcilerHarness().begun()
     old = harness.stored
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     harness.run()
     version = harness.layout.version
     assert old is not None
@@ -413,7 +413,7 @@ def test_a_report_replaces_a_status_call():
 
 def test_every_replica_is_notified_of_the_seal_once():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     requested = [e.replica.incarnation for e in harness.run() if isinstance(e, RequestSeal)]
     assert requested[0] == "i0" and sorted(requested[1:]) == ["i0", "i1"]
 
@@ -429,7 +429,7 @@ def test_a_dead_broker_leaves_every_segment(replicas):
 
 def test_a_broker_that_dies_while_its_segment_is_pending_is_replaced():
     harness = ReconcilerHarness(brokers=5).begun()
-    harness.leader.requests.append(SegmentChange(Action.MOVE, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.MOVE, ("t-0-16-0",)))
     harness.answer(harness.step())
     pending = next(s for s in harness.layout.segments if s.phase is Phase.PENDING)
     harness.lose(pending.primary.incarnation)
@@ -440,7 +440,7 @@ def test_a_broker_that_dies_while_its_segment_is_pending_is_replaced():
 
 def test_a_layout_that_has_ended_is_left_alone():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(Action.ROLL, ("t-0-16-0",)))
+    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
     (put,) = harness.step()
     harness.stored, harness.etag = mark_deleted(harness.layout, writer="e"), 99
     assert isinstance(put, PutLayout) and harness.stored.version == put.layout.version

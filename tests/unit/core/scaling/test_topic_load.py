@@ -7,7 +7,7 @@ import pytest
 from smq_core.model.entities import SECOND, Durability, Layout, Reason, Replica, TopicSpec
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import SealPlan, Successor, create, plan
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters
 from smq_core.scaling.topic_load import TopicLoad
@@ -41,7 +41,7 @@ def test_a_segment_that_is_being_changed_does_not_stop_the_others() -> None:
     for second in range(12):
         report(load, layout, range(second, second + 1), 0, 100, 100, 5_000)
         found += load.changes(SPEC, layout, alive(A, B), second * SECOND)
-    splits = [c for c in found if c.action is Action.SPLIT]
+    splits = [c for c in found if c.action is SegmentAction.SPLIT]
     assert splits and {name for s in splits for name in s.segments} == {layout.segments[3].name}
 
 
@@ -55,7 +55,7 @@ def test_only_neighbours_are_merged() -> None:
     for second in range(60):
         report(load, layout, range(second, second + 1), 10, 10, 10)
         found += load.changes(SPEC, changing, alive(A, B), second * SECOND)
-    assert not [c for c in found if c.action is Action.MERGE]
+    assert not [c for c in found if c.action is SegmentAction.MERGE]
 
 
 def test_what_only_moves_keeps_its_quiet() -> None:
@@ -116,10 +116,10 @@ def test_a_pause_withholds_what_load_requires_and_its_end_does_it() -> None:
     for second in range(12):
         report(load, layout, range(second, second + 1), 5_000)
         assert not load.changes(SPEC, layout, alive(A, B), second * SECOND)
-    assert [c.action for c in load.withheld_changes] == [Action.SPLIT]
+    assert [c.action for c in load.withheld_changes] == [SegmentAction.SPLIT]
     load.paused = False
     changes = load.changes(SPEC, layout, alive(A, B), 12 * SECOND)
-    assert [c.action for c in changes] == [Action.SPLIT]
+    assert [c.action for c in changes] == [SegmentAction.SPLIT]
     assert not load.withheld_changes
 
 
@@ -135,7 +135,7 @@ def test_a_pause_withholds_moves_and_merges_and_what_segments_min_requires() -> 
     for second in range(60):
         report(load, layout, range(second, second + 1), *[1] * 8)
         assert not load.changes(SPEC, layout, alive(A, B), second * SECOND)
-    assert [c.action for c in load.withheld_changes] == [Action.MERGE]
+    assert [c.action for c in load.withheld_changes] == [SegmentAction.MERGE]
 
 
 def test_a_pause_does_not_remember_a_quiet_of_before_it() -> None:
@@ -159,7 +159,7 @@ def test_rolls_go_on_while_it_is_paused() -> None:
     load.paused = True
     report(load, layout, range(3), 10)
     old = replace(SPEC, roll_age=2 * SECOND)
-    assert [c.action for c in load.changes(old, layout, alive(A, B), 3 * SECOND)] == [Action.ROLL]
+    assert [c.action for c in load.changes(old, layout, alive(A, B), 3 * SECOND)] == [SegmentAction.ROLL]
 
 
 def test_a_topic_that_merges_soon_forgets_a_flood_soon() -> None:
@@ -171,7 +171,7 @@ def test_a_topic_that_merges_soon_forgets_a_flood_soon() -> None:
             for segment in layout.segments:
                 load.observe(segment.name, TrafficCounters(total, total, 1), second * SECOND)
             changes = load.changes(spec, layout, alive(A, B), second * SECOND)
-            if any(c.action is Action.MERGE for c in changes):
+            if any(c.action is SegmentAction.MERGE for c in changes):
                 return second - 60
         raise AssertionError("never")
 

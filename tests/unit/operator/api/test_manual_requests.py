@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from smq_core.model.entities import Layout, Reason
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.reconcile import manual_requests
 from smq_proto.v1 import admin_pb2
@@ -94,8 +94,8 @@ async def test_a_superseded_request_is_reported(monkeypatch: pytest.MonkeyPatch)
         planned = asyncio.ensure_future(requested_topic.plan("split"))
         await wait_until(lambda: requested_topic.leader.requests, what="it waits")
         (request,) = requested_topic.leader.requests
-        assert request == SegmentChange(Action.SPLIT, (NAME,))
-        requested_topic.leader.requests.insert(0, SegmentChange(Action.ROLL, (NAME,)))
+        assert request == SegmentChange(SegmentAction.SPLIT, (NAME,))
+        requested_topic.leader.requests.insert(0, SegmentChange(SegmentAction.ROLL, (NAME,)))
         monkeypatch.undo()
         with pytest.raises(RpcAborted, match=f"the split of {NAME} cannot be done any more: {NAME} is sealing"):
             await planned

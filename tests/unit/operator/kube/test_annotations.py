@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from smq_core.model.entities import Phase
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_operator.kube.segment_annotations import (
     AcceptLoss,
     AnnotationResult,
@@ -31,14 +31,14 @@ P = "seaweedmq.io/"
 @pytest.mark.parametrize(
     ("key", "value", "wanted"),
     [
-        ("split", "true", SegmentChange(Action.SPLIT, (NAME,))),
-        ("split", " 5 ", SegmentChange(Action.SPLIT, (NAME,), (5,))),
-        ("split", "4,8", SegmentChange(Action.SPLIT, (NAME,), (4, 8))),
-        ("split", "0", SegmentChange(Action.SPLIT, (NAME,), (0,))),
-        ("merge", "t-16-32-1", SegmentChange(Action.MERGE, (NAME, "t-16-32-1"))),
-        ("merge", "a, b", SegmentChange(Action.MERGE, (NAME, "a", "b"))),
-        ("move", "true", SegmentChange(Action.MOVE, (NAME,))),
-        ("roll", "true", SegmentChange(Action.ROLL, (NAME,))),
+        ("split", "true", SegmentChange(SegmentAction.SPLIT, (NAME,))),
+        ("split", " 5 ", SegmentChange(SegmentAction.SPLIT, (NAME,), (5,))),
+        ("split", "4,8", SegmentChange(SegmentAction.SPLIT, (NAME,), (4, 8))),
+        ("split", "0", SegmentChange(SegmentAction.SPLIT, (NAME,), (0,))),
+        ("merge", "t-16-32-1", SegmentChange(SegmentAction.MERGE, (NAME, "t-16-32-1"))),
+        ("merge", "a, b", SegmentChange(SegmentAction.MERGE, (NAME, "a", "b"))),
+        ("move", "true", SegmentChange(SegmentAction.MOVE, (NAME,))),
+        ("roll", "true", SegmentChange(SegmentAction.ROLL, (NAME,))),
         ("accept-loss", "true", AcceptLoss(NAME)),
     ],
 )

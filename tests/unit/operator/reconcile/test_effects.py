@@ -11,7 +11,7 @@ import pytest
 
 from smq_core.errors import StoreStateUnknown, Unavailable
 from smq_core.model.entities import Layout
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_core.reconcile.effects import PutLayout, ReadLayout
 from smq_operator.reconcile.manual_requests import wait_until_written
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -90,7 +90,7 @@ class FailingStore:
 async def test_a_manual_request_that_waits_for_the_filer_says_so(monkeypatch: pytest.MonkeyPatch):
     async with topic_with_layout() as (leader, managed, known):
         assert managed.reconciler is not None
-        wanted = SegmentChange(Action.ROLL, (known.segments[0].name,))
+        wanted = SegmentChange(SegmentAction.ROLL, (known.segments[0].name,))
         managed.reconciler.submit_request(wanted)
         with pytest.raises(Unavailable, match="pending: no broker is available"):
             await wait_until_written(managed, wanted)
@@ -104,7 +104,7 @@ async def test_a_manual_request_that_waits_for_the_filer_says_so(monkeypatch: py
 async def test_a_request_that_a_restart_of_its_topic_dropped_was_not_written() -> None:
     async with topic_with_layout() as (leader, managed, known):
         assert managed.reconciler is not None
-        wanted = SegmentChange(Action.ROLL, (known.segments[0].name,))
+        wanted = SegmentChange(SegmentAction.ROLL, (known.segments[0].name,))
         managed.reconciler.submit_request(wanted)
         waiting = asyncio.ensure_future(wait_until_written(managed, wanted))
         await asyncio.sleep(0)

@@ -8,7 +8,7 @@ import pytest
 
 from smq_core.invariants import ring_is_covered
 from smq_core.model.entities import Layout, Phase
-from smq_core.model.segment_changes import Action, SegmentChange
+from smq_core.model.segment_changes import SegmentAction, SegmentChange
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
@@ -136,7 +136,7 @@ async def test_two_leaders_at_once_do_no_harm():
                 managed = leader.topics[TOPIC]
                 assert managed.layout is not None and managed.reconciler is not None
                 names = [s.name for s in managed.layout.segments]
-                managed.reconciler.requests.append(SegmentChange(Action.ROLL, (names[turn % len(names)],)))
+                managed.reconciler.requests.append(SegmentChange(SegmentAction.ROLL, (names[turn % len(names)],)))
                 leader.queue.enqueue()
             await wait_until(
                 lambda old=versions: all(
