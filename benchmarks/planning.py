@@ -51,14 +51,14 @@ def write_chunks(store: Store, chunks: int) -> StoredSegment:
 
     def write(number: int) -> None:
         first = number * ROWS
-        info = ChunkInfo(SEGMENT, first, ROWS, "benchmark", f"n{number}")
+        info = ChunkInfo(segment=SEGMENT, first=first, rows=ROWS, writer="benchmark", nonce=f"n{number}")
         chain.put(info, [(rows_of(first, ROWS), first)], chunk_schema(COLUMNS), key="number")
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(write, range(chunks)))
     end = chunks * ROWS
-    chain.put_seal(ChunkInfo(SEGMENT, end, 0, "benchmark", "seal", sealed=True))
-    return StoredSegment(TOPIC, UID, SEGMENT, end)
+    chain.put_seal(ChunkInfo(segment=SEGMENT, first=end, rows=0, writer="benchmark", nonce="seal", sealed=True))
+    return StoredSegment(topic=TOPIC, uid=UID, name=SEGMENT, end=end)
 
 
 def measure(store: CountingStore, plan: Callable[[], list[FileEntry]]) -> Planning:

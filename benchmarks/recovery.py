@@ -39,18 +39,20 @@ TOPIC = Topic("default/recovery", "uid", TopicSpec(partitions=SEGMENTS))
 
 def segment(number: int) -> Segment:
     return Segment(
-        f"r-{number}-{number + 1}-{number}",
-        number,
-        KeyRange(number, number + 1),
-        Phase.OPEN,
-        Durability.REPLICATED,
-        (Replica("b", FORMER, ""),),
+        name=f"r-{number}-{number + 1}-{number}",
+        number=number,
+        range=KeyRange(number, number + 1),
+        phase=Phase.OPEN,
+        durability=Durability.REPLICATED,
+        replicas=(Replica("b", FORMER, ""),),
     )
 
 
 def locked_journal(folder: Path, incarnation: str) -> JournalFolder:
     disk = DiskActivity()
-    journal = JournalFolder(folder, incarnation, "memory://", JournalMetrics(disk), disk)
+    journal = JournalFolder(
+        folder=folder, incarnation=incarnation, root="memory://", meter=JournalMetrics(disk), activity=disk
+    )
     journal.lock()
     return journal
 
@@ -82,12 +84,14 @@ def scan(folder: Path) -> FormerIncarnation:
 
 def decode(former: FormerIncarnation) -> int:
     """Decodes all segments as their seals do. Returns the messages."""
-    store = StoreSettings("memory://recovery").open()
+    store = StoreSettings(url="memory://recovery").open()
     messages = 0
     for number, log in enumerate(sorted(former.logs, key=lambda it: it.opened.segment.number)):
         assert log.complete, log.problem
         chain = ChunkChain(store, TOPIC.name, TOPIC.uid, segment(number).name)
-        hosted = RecoveredSegment(former.incarnation, TOPIC, segment(number), log, chain, Clock())
+        hosted = RecoveredSegment(
+            incarnation=former.incarnation, topic=TOPIC, segment=segment(number), log=log, chain=chain, clock=Clock()
+        )
         hosted.begin_seal().close()
         hosted.release()
         messages += log.end

@@ -37,7 +37,7 @@ class DemoDisplay:
         self._began = time.monotonic()
         self._said: list[Text] = []
         self._line_at = 0.0
-        self._snapshot = ClusterSnapshot(0.0, (), (), ())
+        self._snapshot = ClusterSnapshot(at=0.0, topics=(), brokers=(), decisions=())
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> DemoDisplay:

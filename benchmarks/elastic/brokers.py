@@ -60,7 +60,7 @@ class ModelFleet:
                     held[replica.incarnation] += 2 if rank == 0 else 1
         return {
             m.replica.incarnation: BrokerView(
-                m.replica,
+                replica=m.replica,
                 draining=m.draining,
                 zone=f"zone-{int(m.replica.broker.rpartition('-')[2]) % self.zones}",
                 segments=held[m.replica.incarnation],

@@ -38,7 +38,7 @@ class DecisionTime:
 def brokers(count: int) -> dict[str, BrokerView]:
     """``count`` brokers in three zones, each on its own node, equally loaded."""
     return {
-        f"i{n}": BrokerView(Replica(f"b{n}", f"i{n}", f"h{n}:1"), node=f"n{n}", zone=f"z{n % 3}", segments=60)
+        f"i{n}": BrokerView(replica=Replica(f"b{n}", f"i{n}", f"h{n}:1"), node=f"n{n}", zone=f"z{n % 3}", segments=60)
         for n in range(count)
     }
 
@@ -135,7 +135,7 @@ def activating(segments: int, of_brokers: int, share: int) -> Callable[[], str]:
     leader.step(62 * SECOND, views)
     gone = [s.name for s in layout.segments if s.successors]
     for name in gone:
-        leader.sealed(SealOutcome(name, 0))
+        leader.sealed(SealOutcome(segment=name, end=0))
     leader.indexed(gone)
 
     def once() -> str:

@@ -58,7 +58,9 @@ def spec_for(shape: Shape, **changes: object) -> TopicSpec:
 
 def environment_for(shape: Shape, **changes: object) -> Environment:
     """A world that is large enough for the shape."""
-    fleet = FleetPolicy(500, 700) if shape.name == "ten-thousand" else FleetPolicy(3, 24)
+    fleet = (
+        FleetPolicy(minimum=500, maximum=700) if shape.name == "ten-thousand" else FleetPolicy(minimum=3, maximum=24)
+    )
     return replace(Environment(spec_for(shape), fleet), **changes)  # type: ignore[arg-type]
 
 
@@ -160,7 +162,7 @@ class Model:
 
     def _sealed(self, name: str) -> None:
         """The successors whose predecessors are all sealed take over."""
-        self.leader.sealed(SealOutcome(name, 0))
+        self.leader.sealed(SealOutcome(segment=name, end=0))
         layout = self.leader.layout
         assert layout is not None
         if name not in layout:

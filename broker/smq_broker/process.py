@@ -113,8 +113,16 @@ class Broker:
         collectors.register(journal_metrics)
         collectors.register(RecoveredCollector(recovered))
         file_lists = FileListWriter(store, broker_metrics, threads)
-        sealer = SegmentSealer(registry, store, broker_metrics, threads, file_lists)
-        flusher = Flusher(registry.all, memory, broker_metrics, threads, on_chunk_taken=sealer.follow_seal)
+        sealer = SegmentSealer(
+            registry=registry, store=store, broker_metrics=broker_metrics, threads=threads, file_lists=file_lists
+        )
+        flusher = Flusher(
+            hosted=registry.all,
+            memory=memory,
+            broker_metrics=broker_metrics,
+            threads=threads,
+            on_chunk_taken=sealer.follow_seal,
+        )
         pauses = PauseCounter()
         watcher = SealWatcher(
             lambda: [*registry.all(), *recovered.unsealed()], pauses, threads, on_seal_found=sealer.record_seal
@@ -122,20 +130,22 @@ class Broker:
         clients = ActiveClients()
         connections = ReplicaConnections(self.incarnation, threads, clients)
         opener = SegmentOpener(
-            registry,
-            store,
-            memory,
-            clock,
-            pauses,
-            flusher,
-            sealer,
-            partial(ReplicaSession, connections=connections),
-            threads,
-            settings.producer_limits(),
+            registry=registry,
+            store=store,
+            memory=memory,
+            clock=clock,
+            pauses=pauses,
+            flusher=flusher,
+            sealer=sealer,
+            connect_follower=partial(ReplicaSession, connections=connections),
+            threads=threads,
+            producer_limits=settings.producer_limits(),
             on_change=report_due.set,
             journal=journal,
         )
-        reporter = BrokerStatusReporter(settings.name, registry, memory, recovered, disk)
+        reporter = BrokerStatusReporter(
+            broker=settings.name, registry=registry, memory=memory, recovered=recovered, disk=disk
+        )
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
         layouts = StoredLayouts(store)
         actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered, layouts)
@@ -154,17 +164,17 @@ class Broker:
         )
         address = settings.advertised(server.port)
         session = LeaderSession(
-            address,
-            settings.node,
-            settings.zone,
-            settings.leader,
-            reporter,
-            registry,
-            watcher,
-            clock,
-            threads,
-            report_due,
-            self._stop.is_set,
+            address=address,
+            node=settings.node,
+            zone=settings.zone,
+            leaders=settings.leader,
+            reporter=reporter,
+            registry=registry,
+            watcher=watcher,
+            clock=clock,
+            threads=threads,
+            report_due=report_due,
+            leaving=self._stop.is_set,
         )
         preload_arrow()
         file_lists.start()
@@ -195,15 +205,15 @@ class Broker:
         # After a failure the last flush may hang for ever, while a new process could serve.
         max_flush = settings.grace if failure else None
         BrokerShutdown(
-            registry,
-            session,
-            flusher,
-            lambda: self._seal_fenced(sealer, recovered),
-            accepting_batches,
-            bool(settings.leader),
-            settings.leader_timeout,
-            settings.grace,
-            max_flush,
+            registry=registry,
+            session=session,
+            flusher=flusher,
+            seal_fenced=lambda: self._seal_fenced(sealer, recovered),
+            accepting_batches=accepting_batches,
+            has_leader=bool(settings.leader),
+            leader_timeout=settings.leader_timeout,
+            grace=settings.grace,
+            max_flush=max_flush,
             recovered=recovered,
         ).run()
         # The streams still send the last acks and outcomes.
@@ -218,7 +228,9 @@ class Broker:
         if not self.settings.journal:
             return None, ()
         root = root_id(store)
-        journal = JournalFolder(Path(self.settings.journal), self.incarnation, root, meter, disk)
+        journal = JournalFolder(
+            folder=Path(self.settings.journal), incarnation=self.incarnation, root=root, meter=meter, activity=disk
+        )
         journal.lock()
         formers = journal.recover()
         try:

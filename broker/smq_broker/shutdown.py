@@ -41,7 +41,7 @@ class RecoveredTails(Protocol):
     def drop_sealed(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerShutdown:
     """``run`` returns when the process may end. Times are seconds of ``clock``, a monotonic clock.
 

@@ -53,7 +53,7 @@ class TopicSetting:
     is_default: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedTopic:
     """The result of applying a manifest: created, configured or unchanged; with ``preview``, what it would be.
 
@@ -67,7 +67,7 @@ class AppliedTopic:
     after: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlteredTopic:
     """The result of a change of a topic, or a preview of it. ``changes`` has an entry for each setting and column."""
 
@@ -124,7 +124,7 @@ class Condition:
         return self.status == "True"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
     """One segment, living or sealed. Times are in microseconds; ``end`` is None until it is sealed.
 
@@ -160,7 +160,7 @@ class ProblemInfo:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
     """One topic with its living segments. Rates are the leader's measurements."""
 
@@ -195,7 +195,7 @@ class TopicInfo:
         return bool(self.segments)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentLoad:
     """One segment as one of its replicas reports it. Counters start when it opens there."""
 
@@ -212,7 +212,7 @@ class SegmentLoad:
     batches: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
     """One broker process. ``state`` is alive, draining or suspect (it does not answer), or one of a former process.
 
@@ -233,7 +233,7 @@ class BrokerInfo:
     """When the leader learned that, in microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinInfo:
     """One pin of a reader, which keeps files of removed segments. Times are in microseconds, by the filer's clock.
 
@@ -248,7 +248,7 @@ class PinInfo:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionInfo:
     """One decision of the leader, with its reason. ``at`` is in microseconds."""
 
@@ -284,7 +284,11 @@ class Admin:
         """
         reply = self._leader.admin.ApplyTopic(admin_pb2.ApplyTopicRequest(manifest=manifest, preview=preview))
         return AppliedTopic(
-            reply.topic, APPLY_RESULT.shown(reply.result), _changes(reply.changes), reply.before, reply.after
+            topic=reply.topic,
+            result=APPLY_RESULT.shown(reply.result),
+            changes=_changes(reply.changes),
+            before=reply.before,
+            after=reply.after,
         )
 
     def export(self, topic: str) -> str:
@@ -344,11 +348,11 @@ class Admin:
         made = _changes(reply.changes)
         done = "configured" if made else "unchanged"
         return AlteredTopic(
-            before.name,
-            "preview" if preview else done,
-            schema.version,
-            tuple((c.name, c.type, c.nullable) for c in schema.columns),
-            made,
+            topic=before.name,
+            result="preview" if preview else done,
+            schema_version=schema.version,
+            schema=tuple((c.name, c.type, c.nullable) for c in schema.columns),
+            changes=made,
         )
 
     def delete(self, topic: str) -> None:
@@ -458,12 +462,17 @@ class Admin:
     def pins(self, topic: str) -> list[PinInfo]:
         """The pins of readers of a topic, the oldest first."""
         reply = self._leader.admin.ListPins(admin_pb2.ListPinsRequest(topic=self._topic(topic)))
-        return [PinInfo(p.id, p.owner, p.age, p.expires_in, p.problem) for p in reply.pins]
+        return [
+            PinInfo(id=p.id, owner=p.owner, age=p.age, expires_in=p.expires_in, problem=p.problem) for p in reply.pins
+        ]
 
     def decisions(self) -> list[DecisionInfo]:
         """The leader's last decisions, oldest first."""
         reply = self._leader.admin.ListDecisions(admin_pb2.ListDecisionsRequest())
-        return [DecisionInfo(d.at, d.topic, d.action, tuple(d.segments), d.reason) for d in reply.decisions]
+        return [
+            DecisionInfo(at=d.at, topic=d.topic, action=d.action, segments=tuple(d.segments), reason=d.reason)
+            for d in reply.decisions
+        ]
 
     def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
         """Requests a split at the given partitions (strictly inside the range), or in the middle if none is given.
@@ -626,17 +635,17 @@ def _broker_info(b: admin_pb2.BrokerList.Broker) -> BrokerInfo:
         memory_limit=b.status.memory_limit,
         segments=tuple(
             SegmentLoad(
-                s.topic,
-                s.segment,
-                s.primary,
-                REPLICA_STATE.shown(s.state),
-                s.end,
-                s.watermark,
-                s.chain_end,
-                s.tail_bytes,
-                s.messages,
-                s.bytes,
-                s.batches,
+                topic=s.topic,
+                segment=s.segment,
+                primary=s.primary,
+                state=REPLICA_STATE.shown(s.state),
+                end=s.end,
+                watermark=s.watermark,
+                chain_end=s.chain_end,
+                tail_bytes=s.tail_bytes,
+                messages=s.messages,
+                bytes=s.bytes,
+                batches=s.batches,
             )
             for s in b.status.segments
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,7 @@ ROWS_AT_ONCE = 1024
 DECIMAL128_DIGITS = 38
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a batch. ``producer.send(m.value, m.key, m.headers, m.timestamp)`` sends the same again.
 
@@ -40,7 +41,7 @@ class Message:
     appended: datetime
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class Batch:
     """Consecutive messages of one segment. Iterating yields them as :class:`Message`.
 
@@ -125,14 +126,14 @@ class Batch:
         if plain:
             key, value = body["key"], self.value(row) if is_large else body["value"]
         return Message(
-            value,
-            key,
-            [(name, found) for name, found in headers if name != HEADER] if is_large else headers,
-            columns["timestamp"],
-            self.segment,
-            self.first_offset + row,
-            columns["partition"],
-            columns["appended"],
+            value=value,
+            key=key,
+            headers=[(name, found) for name, found in headers if name != HEADER] if is_large else headers,
+            timestamp=columns["timestamp"],
+            segment=self.segment,
+            offset=self.first_offset + row,
+            partition=columns["partition"],
+            appended=columns["appended"],
         )
 
     def __repr__(self) -> str:
@@ -141,7 +142,14 @@ class Batch:
 
     def __reduce__(self) -> tuple[object, ...]:
         """For pickling. The copy has no consumer that fetches large values."""
-        return type(self), (self.table, self.segment, self.first_offset, self.positions, self.topic)
+        fields = {
+            "table": self.table,
+            "segment": self.segment,
+            "first_offset": self.first_offset,
+            "positions": self.positions,
+            "topic": self.topic,
+        }
+        return partial(type(self), **fields), ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -245,7 +245,7 @@ class Client:
 
         chosen = replace(options or ConsumerOptions(), **keywords)
         with self._view(topic) as view:
-            made = Consumer(view, self._leader.groups, chosen, runtime=self._consumer_runtime)
+            made = Consumer(view=view, groups=self._leader.groups, options=chosen, runtime=self._consumer_runtime)
             self._add(made)
         return made
 
@@ -282,7 +282,9 @@ class Client:
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
             own = replace(shared, start=start_of(start, topic))
             with self._view(topic) as view:
-                return Consumer(view, self._leader.groups, own, changed=changed, runtime=self._consumer_runtime)
+                return Consumer(
+                    view=view, groups=self._leader.groups, options=own, changed=changed, runtime=self._consumer_runtime
+                )
 
         chosen: Collection[str] | TopicPattern
         if isinstance(topics, re.Pattern):
@@ -527,7 +529,13 @@ class Client:
         from smq.transport.topic_view import TopicView
 
         return TopicView(
-            topic, self._leader, self._settings, self._key, self._dialer, self._uploads, self._filer_health
+            name=topic,
+            leader=self._leader,
+            settings=self._settings,
+            key=self._key,
+            dialer=self._dialer,
+            uploads=self._uploads,
+            filer_health=self._filer_health,
         )
 
     def _add(self, made: Producer | Consumer | TopicsConsumer) -> None:

@@ -57,10 +57,10 @@ class Consumer:
 
     def __init__(
         self,
+        *,
         view: TopicView,
         groups: GroupsStub,
         options: ConsumerOptions,
-        *,
         changed: threading.Condition | None = None,
         runtime: ConsumerRuntime | None = None,
     ) -> None:
@@ -83,7 +83,9 @@ class Consumer:
         eager = self._large_values if options.large_values == "eager" else None
         fetchers = OpenFetchers(self._buffer, FetchSettings(view, options.max_bytes, eager, runtime.shared_tails))
         self._losses = ConsumerLosses(self._changed, in_group=in_group, skips=options.on_loss == "skip")
-        self._reads = SegmentReads(view, self._choice, fetchers, self._losses, in_group=in_group)
+        self._reads = SegmentReads(
+            view=view, choice=self._choice, fetchers=fetchers, losses=self._losses, in_group=in_group
+        )
         self._member = MemberPositions()
         self._ended = EndedSegments(group)
         self._assigned = AssignedReads(
@@ -133,7 +135,12 @@ class Consumer:
         else:
             begin = start if isinstance(start, str) else self._group_start(start)
             self._membership = GroupMembership(
-                groups, view.name, group, begin, self._on_assignment, self._awaited_commits
+                groups=groups,
+                topic=view.name,
+                group=group,
+                start=begin,
+                on_assignment=self._on_assignment,
+                awaited_commits=self._awaited_commits,
             )
         view.add_listener(self._on_layout_changed)
         self._monitor.start()
@@ -474,12 +481,12 @@ class Consumer:
                     self._member.batch_returned(segment, item.end)
                 return Batch(
                     # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
-                    self._columns.convert(item.table, self._view.snapshot),
-                    segment,
-                    item.first,
-                    self._reads.progress.committed(),
-                    self._view.name,
-                    self._large_values.read,
+                    table=self._columns.convert(item.table, self._view.snapshot),
+                    segment=segment,
+                    first_offset=item.first,
+                    positions=self._reads.progress.committed(),
+                    topic=self._view.name,
+                    _read=self._large_values.read,
                 )
             if isinstance(item, FetchedLoss):
                 self._losses.record(segment, item.loss, item.file)

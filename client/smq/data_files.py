@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_REGION = "us-east-1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
     """One Parquet file, or the part of one that belongs to a segment. Times are in UTC, None if they are not known."""
 
@@ -52,20 +52,20 @@ class DataFile:
         """``root`` is the store's URL."""
         file = listed.file
         return cls(
-            f"{root.rstrip('/')}/{file.path}",
-            listed.segment,
-            listed.kind,
-            file.first,
-            file.rows,
-            file.first_row,
-            file.bytes,
-            file.etag,
-            _time(file.appended_min),
-            _time(file.appended_max),
-            _time(file.timestamp_min),
-            _time(file.timestamp_max),
-            file.schema_version,
-            len(file.large_values),
+            url=f"{root.rstrip('/')}/{file.path}",
+            segment=listed.segment,
+            kind=listed.kind,
+            first_offset=file.first,
+            rows=file.rows,
+            first_row=file.first_row,
+            bytes=file.bytes,
+            etag=file.etag,
+            appended_min=_time(file.appended_min),
+            appended_max=_time(file.appended_max),
+            timestamp_min=_time(file.timestamp_min),
+            timestamp_max=_time(file.timestamp_max),
+            schema_version=file.schema_version,
+            large_values=len(file.large_values),
         )
 
 

@@ -89,7 +89,7 @@ class FilesReceipt:
         return sum(it.rows for it in self.files)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AtomicReceipt:
     """A version of an app that is in the log with all its rows.
 
@@ -147,7 +147,7 @@ class Delivery(Generic[R]):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """Rows that are uploaded and not published, made by :meth:`smq.Client.stage`. Can be sent to another process.
 

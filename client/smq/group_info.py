@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from smq_proto.v1 import groups_pb2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSegment:
     """A segment that a group has not read to its end: the messages ``position .. end - 1`` are not committed.
 
@@ -27,7 +27,7 @@ class GroupSegment:
         return max(0, self.end - self.position)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
     """One consumer group of a topic; ``positions`` are the committed ones. ``unreadable``: their file is damaged.
 
@@ -61,14 +61,19 @@ class GroupReset:
 def group_info(g: groups_pb2.GroupList.Group) -> GroupInfo:
     """The group as the leader reports it."""
     return GroupInfo(
-        g.name,
-        g.generation,
-        tuple(g.members),
-        dict(g.positions),
-        g.unreadable,
-        g.lag if g.HasField("lag") else None,
-        g.lag_seconds if g.HasField("lag_seconds") else None,
-        tuple(GroupSegment(s.segment, s.position, s.end, s.member, s.waits_for_commit) for s in g.segments),
-        g.committed_at,
-        g.last_active_at,
+        name=g.name,
+        generation=g.generation,
+        members=tuple(g.members),
+        positions=dict(g.positions),
+        unreadable=g.unreadable,
+        lag=g.lag if g.HasField("lag") else None,
+        lag_seconds=g.lag_seconds if g.HasField("lag_seconds") else None,
+        segments=tuple(
+            GroupSegment(
+                segment=s.segment, position=s.position, end=s.end, member=s.member, waits_for_commit=s.waits_for_commit
+            )
+            for s in g.segments
+        ),
+        committed_at=g.committed_at,
+        last_active_at=g.last_active_at,
     )

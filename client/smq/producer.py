@@ -106,21 +106,21 @@ class Producer:
         self._keyless = KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30))
         self._untyped = not self._encoder.typed
         self._batcher = MessageBatcher(
-            view.name,
-            self._keyless,
-            linger,
-            batch_bytes,
-            timeout,
-            lambda on_resolved: ProducerEngine(
+            topic=view.name,
+            keyless=self._keyless,
+            linger=linger,
+            batch_bytes=batch_bytes,
+            timeout=timeout,
+            make_engine=lambda on_resolved: ProducerEngine(
                 view, self.producer_id, self.epoch, instance, timeout, max_in_flight, on_resolved, runtime
             ),
-            runtime.timers,
+            timers=runtime.timers,
         )
         self._engine = self._batcher.engine
         self._references = ReferencePublisher(
-            view,
-            self.producer_id,
-            self.epoch,
+            view=view,
+            producer=self.producer_id,
+            epoch=self.epoch,
             keyless=self._keyless,
             batch_bytes=batch_bytes,
             timeout=timeout,
@@ -132,13 +132,13 @@ class Producer:
         limit = max_inline_bytes if max_inline_bytes is not None and self._untyped else self._max_message_bytes
         self._max_inline_bytes = min(limit, self._max_message_bytes)
         self._large_values = LargeValueUploader(
-            view.snapshot.topic.uid,
-            self.producer_id,
-            self.epoch,
-            timeout,
-            lambda: view.open_upload_store(timeout),
-            self._engine.large_value_done,
-            lambda: self._engine.failure is not None,
+            topic_uid=view.snapshot.topic.uid,
+            producer=self.producer_id,
+            epoch=self.epoch,
+            timeout=timeout,
+            open_store=lambda: view.open_upload_store(timeout),
+            on_done=self._engine.large_value_done,
+            has_failed=lambda: self._engine.failure is not None,
         )
         view.add_listener(self._on_layout_changed)
         track(self, self._batcher)
@@ -386,7 +386,14 @@ class Producer:
     ) -> tuple[SubBatch, RowPartitions]:
         now = time.time_ns() // 1000
         batch, row_partitions = encoder.encode(part, key, now, self._keyless)
-        sub_batch = SubBatch(batch, state, None, part.nbytes, time.monotonic(), schema_version=encoder.version)
+        sub_batch = SubBatch(
+            batch=batch,
+            delivery_state=state,
+            rows=None,
+            cost=part.nbytes,
+            created_at=time.monotonic(),
+            schema_version=encoder.version,
+        )
         return sub_batch, row_partitions
 
     def publish_files(
@@ -482,7 +489,14 @@ class Producer:
 def _rows_of_upload(file: UploadedFile, state: UploadDeliveryState) -> tuple[SubBatch, None]:
     rows = UploadedRows.all_of(file)
     now = time.monotonic()
-    return SubBatch(rows, state, state.all_rows(), REFERENCE_COST_BYTES, now, schema_version=file.schema_version), None
+    return SubBatch(
+        batch=rows,
+        delivery_state=state,
+        rows=state.all_rows(),
+        cost=REFERENCE_COST_BYTES,
+        created_at=now,
+        schema_version=file.schema_version,
+    ), None
 
 
 def _partly_sent(delivery: Delivery[TableReceipt], sent: int, total: int, cause: SmqError) -> PartlySent:

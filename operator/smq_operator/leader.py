@@ -56,7 +56,7 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoreSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
     """The parts of one leader. Only code that puts parts together takes this; a part takes the parts that it needs."""
 
@@ -114,151 +114,231 @@ def build_leader(
     registry, warm_up = BrokerRegistry(platform), WarmUp(clock, warm_up_us)
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
     assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
-    sealing = SealExecutor(store, brokers, registry.receiver, retry_policy, writer_id)
+    sealing = SealExecutor(
+        store=store, brokers=brokers, receiver=registry.receiver, retry_policy=retry_policy, writer_id=writer_id
+    )
     effects = effect_runner(
-        store, brokers, sealing, clock, retry_policy, tasks.problems, cleanup.max_upload_age_us, registry.host_of
+        store=store,
+        brokers=brokers,
+        sealing=sealing,
+        clock=clock,
+        retry_policy=retry_policy,
+        problems=tasks.problems,
+        max_upload_age=cleanup.max_upload_age_us,
+        host_of=registry.host_of,
     )
     sync = TopicSync(
-        platform,
-        topics,
-        assignments,
-        decisions,
-        events,
-        queue,
-        tasks,
-        store,
-        retry_policy,
-        warm_up,
-        clock,
-        owner,
+        platform=platform,
+        topics=topics,
+        assignments=assignments,
+        decisions=decisions,
+        events=events,
+        queue=queue,
+        tasks=tasks,
+        store=store,
+        retry_policy=retry_policy,
+        warm_up=warm_up,
+        clock=clock,
+        owner=owner,
     )
     loop = LeaderLoop(
-        platform,
-        registry,
-        topics,
-        sync,
-        assignments,
-        effects,
-        decisions,
-        events,
-        queue,
-        tasks,
-        warm_up,
-        clock,
+        platform=platform,
+        registry=registry,
+        topics=topics,
+        sync=sync,
+        assignments=assignments,
+        effects=effects,
+        decisions=decisions,
+        events=events,
+        queue=queue,
+        tasks=tasks,
+        warm_up=warm_up,
+        clock=clock,
     )
-    losses = LossRecorder(topics, decisions, queue, store, tasks, clock, retry_policy)
+    losses = LossRecorder(
+        topics=topics,
+        decisions=decisions,
+        queue=queue,
+        store=store,
+        tasks=tasks,
+        clock=clock,
+        retry_policy=retry_policy,
+    )
     reach = SegmentReach(brokers, store)
-    groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy, losses.handle_positions, reach)
+    groups = GroupCoordinator(
+        topics=topics,
+        sync=sync,
+        store=store,
+        tasks=tasks,
+        clock=clock,
+        retry_policy=retry_policy,
+        on_positions=losses.handle_positions,
+        reach=reach,
+    )
     group_lags = GroupLags(topics, groups, clock)
     topic_deletions = TopicDeletionManager(
-        topics, events, registry, platform, store, sealing, tasks, warm_up, clock, retry_policy
+        topics=topics,
+        events=events,
+        registry=registry,
+        platform=platform,
+        store=store,
+        sealing=sealing,
+        tasks=tasks,
+        warm_up=warm_up,
+        clock=clock,
+        retry_policy=retry_policy,
     )
     filer_clock = FilerClock(store, clock)
     garbage_collector = GarbageCollector(
-        topics,
-        events,
-        registry,
-        platform,
-        groups,
-        store,
-        decisions,
-        queue,
-        tasks,
-        clock,
-        filer_clock,
-        owner,
-        cleanup,
-        retry_policy,
-        [unfinished_uploads],
-        has_unfinished_publish,
+        topics=topics,
+        events=events,
+        registry=registry,
+        platform=platform,
+        groups=groups,
+        store=store,
+        decisions=decisions,
+        queue=queue,
+        tasks=tasks,
+        clock=clock,
+        filer_clock=filer_clock,
+        owner=owner,
+        settings=cleanup,
+        retry_policy=retry_policy,
+        kept_uploads=[unfinished_uploads],
+        is_held=has_unfinished_publish,
     )
     file_lists = FileListNamer(
-        topics,
-        store,
-        tasks,
-        clock,
-        retry_policy,
-        check_file_lists_after_us,
-        lambda file_list: bool(plan_small_files(file_list, merge.policy)),
+        topics=topics,
+        store=store,
+        tasks=tasks,
+        clock=clock,
+        retry_policy=retry_policy,
+        check_again_after_us=check_file_lists_after_us,
+        has_small_files=lambda file_list: bool(plan_small_files(file_list, merge.policy)),
     )
-    merger = SmallFileMerger(topics, file_lists, store, tasks, clock, retry_policy, merge)
-    publishes = PublishCompleter(topics, store, tasks, clock, retry_policy)
-    health = HealthMonitor(topics, registry, clock, health_warm_up_us, lambda: filer_clock.problem, tasks.problems)
-    liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
+    merger = SmallFileMerger(
+        topics=topics,
+        source=file_lists,
+        store=store,
+        tasks=tasks,
+        clock=clock,
+        retry_policy=retry_policy,
+        settings=merge,
+    )
+    publishes = PublishCompleter(topics=topics, store=store, tasks=tasks, clock=clock, retry_policy=retry_policy)
+    health = HealthMonitor(
+        topics=topics,
+        registry=registry,
+        clock=clock,
+        warm_up_us=health_warm_up_us,
+        leader_filer_problem=lambda: filer_clock.problem,
+        problems=tasks.problems,
+    )
+    liveness_probes = LivenessProbes(
+        registry=registry, brokers=brokers, tasks=tasks, on_suspected=queue.enqueue, clock=clock
+    )
     for part in (registry, warm_up, groups, liveness_probes):
         pauses.on_pause(part.compensate_pause)
     pauses.on_pause(loop.pause_detected)
     broker_service = BrokerService(
-        readiness,
-        topics,
-        registry,
-        assignments,
-        effects,
-        queue,
-        liveness_probes,
-        BrokerConnectivity(requests.separate),
-        StaleSegments(topics, store, sealing, tasks),
-        losses,
-        topic_deletions,
-        clock,
+        readiness=readiness,
+        topics=topics,
+        registry=registry,
+        assignments=assignments,
+        effects=effects,
+        queue=queue,
+        liveness_probes=liveness_probes,
+        connectivity=BrokerConnectivity(requests.separate),
+        stale_segments=StaleSegments(topics, store, sealing, tasks),
+        losses=losses,
+        topic_deletions=topic_deletions,
+        clock=clock,
     )
-    topic_service = TopicService(readiness, topics, sync, liveness_probes, store, store_settings)
+    topic_service = TopicService(
+        readiness=readiness,
+        topics=topics,
+        sync=sync,
+        liveness_probes=liveness_probes,
+        store=store,
+        store_settings=store_settings,
+    )
     group_service = GroupService(
-        readiness,
-        groups,
-        GroupLosses(groups, store),
-        GroupChanges(groups, store, clock, retry_policy, reach),
-        group_lags,
+        readiness=readiness,
+        groups=groups,
+        losses=GroupLosses(groups, store),
+        changes=GroupChanges(groups=groups, store=store, clock=clock, retry_policy=retry_policy, reach=reach),
+        lags=group_lags,
     )
     recovery = TopicRecovery(
-        topics, registry, brokers, assignments, decisions, warm_up, store, retry_policy, clock, owner
+        topics=topics,
+        registry=registry,
+        brokers=brokers,
+        assignments=assignments,
+        decisions=decisions,
+        warm_up=warm_up,
+        store=store,
+        retry_policy=retry_policy,
+        clock=clock,
+        owner=owner,
     )
     admin_service = AdminService(
-        readiness,
-        platform,
-        topics,
-        sync,
-        registry,
-        decisions,
-        requests,
-        topic_deletions,
-        health,
-        queue,
-        store,
-        tasks.problems,
-        clock,
-        garbage_collector,
-        filer_clock,
-        cleanup.max_pin_age_us,
-        recovery,
+        readiness=readiness,
+        platform=platform,
+        topics=topics,
+        sync=sync,
+        registry=registry,
+        decisions=decisions,
+        requests=requests,
+        topic_deletions=topic_deletions,
+        health=health,
+        queue=queue,
+        store=store,
+        problems=tasks.problems,
+        clock=clock,
+        garbage_collector=garbage_collector,
+        filer_clock=filer_clock,
+        max_pin_age=cleanup.max_pin_age_us,
+        recovery=recovery,
     )
     publish_service = PublishService(
-        readiness, topics, publishes, store, clock, retry_policy, cleanup.max_upload_age_us
+        readiness=readiness,
+        topics=topics,
+        completer=publishes,
+        store=store,
+        clock=clock,
+        retry_policy=retry_policy,
+        max_upload_age=cleanup.max_upload_age_us,
     )
     return Leader(
-        platform,
-        readiness,
-        clock,
-        tasks,
-        store,
-        registry,
-        topics,
-        events,
-        queue,
-        decisions,
-        assignments,
-        sync,
-        effects,
-        loop,
-        requests,
-        groups,
-        group_lags,
-        topic_deletions,
-        filer_clock,
-        garbage_collector,
-        file_lists,
-        merger,
-        publishes,
-        health,
-        LeaderServices(broker_service, topic_service, group_service, publish_service, admin_service),
+        platform=platform,
+        readiness=readiness,
+        clock=clock,
+        tasks=tasks,
+        store=store,
+        registry=registry,
+        topics=topics,
+        events=events,
+        queue=queue,
+        decisions=decisions,
+        assignments=assignments,
+        sync=sync,
+        effects=effects,
+        loop=loop,
+        requests=requests,
+        groups=groups,
+        group_lags=group_lags,
+        topic_deletions=topic_deletions,
+        filer_clock=filer_clock,
+        garbage_collector=garbage_collector,
+        file_lists=file_lists,
+        merger=merger,
+        publishes=publishes,
+        health=health,
+        services=LeaderServices(
+            brokers=broker_service,
+            topics=topic_service,
+            groups=group_service,
+            publishes=publish_service,
+            admin=admin_service,
+        ),
     )

@@ -108,20 +108,26 @@ class Standalone:
 
 def fleet_reconciler(leader: Leader, policy: Callable[[], FleetPolicy | None]) -> FleetReconciler:
     return FleetReconciler(
-        leader.platform, leader.registry, leader.topics, leader.assignments, leader.decisions, leader.clock, policy
+        platform=leader.platform,
+        registry=leader.registry,
+        topics=leader.topics,
+        assignments=leader.assignments,
+        decisions=leader.decisions,
+        clock=leader.clock,
+        policy=policy,
     )
 
 
 def overview_of(leader: Leader) -> Overview:
     """What the leader's page shows."""
     return Overview(
-        leader.topics,
-        leader.registry,
-        leader.decisions,
-        leader.health,
-        leader.clock,
-        lambda: leader.readiness.not_ready_reason,
-        lambda topic: [
+        topics=leader.topics,
+        registry=leader.registry,
+        decisions=leader.decisions,
+        health=leader.health,
+        clock=leader.clock,
+        not_ready_reason=lambda: leader.readiness.not_ready_reason,
+        lags_of=lambda topic: [
             ShownLag(it.group.name, it.total.messages, it.total.age / SECOND)
             for it in leader.group_lags.reports.get(topic, ())
         ],
@@ -163,25 +169,25 @@ async def run_leader(
         merge=settings.merge,
     )
     metrics = Metrics(
-        leader.topics,
-        leader.registry,
-        leader.decisions,
-        leader.loop,
-        leader.filer_clock,
-        leader.garbage_collector,
-        leader.file_lists,
-        leader.merger,
-        leader.group_lags,
-        tasks,
-        leader.clock,
+        topics=leader.topics,
+        registry=leader.registry,
+        decisions=leader.decisions,
+        loop=leader.loop,
+        filer_clock=leader.filer_clock,
+        garbage_collector=leader.garbage_collector,
+        file_lists=leader.file_lists,
+        merger=leader.merger,
+        group_lags=leader.group_lags,
+        tasks=tasks,
+        clock=leader.clock,
     )
     overview = overview_of(leader)
     http = HttpServer(
-        lambda: readiness.not_ready_reason,
-        metrics.exposition,
-        DashboardPages(overview).add_to,
-        lambda: f"ready, but {describe_outage(leader.health.filer)}" if leader.health.filer is not None else "",
-        settings.http_hosts.lower().replace(",", " ").split(),
+        ready=lambda: readiness.not_ready_reason,
+        metrics=metrics.exposition,
+        add_pages=DashboardPages(overview).add_to,
+        warning=lambda: f"ready, but {describe_outage(leader.health.filer)}" if leader.health.filer is not None else "",
+        hosts=settings.http_hosts.lower().replace(",", " ").split(),
     )
     leadership_lost = platform_started = False
     shutdown = Shutdown(lambda step, error: log.error("shutdown.step_failed", step=step, exc_info=error))

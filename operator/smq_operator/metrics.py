@@ -27,6 +27,7 @@ from smq_operator.status.health import FILER
 class _LeaderMetrics(PrometheusCollector):
     def __init__(
         self,
+        *,
         topics: TopicDirectory,
         registry: BrokerRegistry,
         decisions: DecisionLog,
@@ -221,6 +222,7 @@ class Metrics:
 
     def __init__(
         self,
+        *,
         topics: TopicDirectory,
         registry: BrokerRegistry,
         decisions: DecisionLog,
@@ -236,17 +238,17 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._registry.register(
             _LeaderMetrics(
-                topics,
-                registry,
-                decisions,
-                loop,
-                filer_clock,
-                garbage_collector,
-                file_lists,
-                merger,
-                group_lags,
-                tasks,
-                clock,
+                topics=topics,
+                registry=registry,
+                decisions=decisions,
+                loop=loop,
+                filer_clock=filer_clock,
+                garbage_collector=garbage_collector,
+                file_lists=file_lists,
+                merger=merger,
+                group_lags=group_lags,
+                tasks=tasks,
+                clock=clock,
             )
         )
 

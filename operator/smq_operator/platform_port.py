@@ -15,7 +15,7 @@ from smq_storage.topic_manifests.parser import PAUSED, ManifestDocument, TopicMa
 from smq_storage.topic_manifests.spec_patch import SpecPatch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredTopic:
     """A topic that should exist. ``uid`` is None if the platform assigns none; the filer's, or a new one, is used then.
 

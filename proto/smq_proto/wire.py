@@ -285,7 +285,13 @@ def producer_to_pb(state: ProducerState) -> pb.ProducerState:
 
 def producer_from_pb(message: pb.ProducerState) -> ProducerState:
     last = message.last_sequence if message.HasField("last_sequence") else -1
-    return ProducerState(message.epoch, last, tuple(message.recent), message.instance, message.appended)
+    return ProducerState(
+        epoch=message.epoch,
+        last_sequence=last,
+        recent=tuple(message.recent),
+        instance=message.instance,
+        appended=message.appended,
+    )
 
 
 def error_to_pb(error: SmqError) -> pb.Error:

@@ -229,7 +229,7 @@ def check_compaction(
         for segment in admin.segments(topic):
             admin.roll(topic, segment.name)
         filer = f"http://{release.address('smq-seaweedfs', 8333)}"
-        store, name = StoreSettings("s3://smq", endpoint=filer).open(), f"{SPACE}/{topic}"
+        store, name = StoreSettings(url="s3://smq", endpoint=filer).open(), f"{SPACE}/{topic}"
         current = read_current_topic(store, name)
         assert current is not None
 

@@ -16,7 +16,7 @@ SPEC = {"partitions": 16, "segments": {"min": 2}, "flush": {"interval": "1s"}}
 
 def store(release: Release) -> Store:
     """The filer, as seen from this machine."""
-    return StoreSettings("s3://smq", endpoint=f"http://{release.address('smq-seaweedfs', 8333)}").open()
+    return StoreSettings(url="s3://smq", endpoint=f"http://{release.address('smq-seaweedfs', 8333)}").open()
 
 
 def files(release: Release, topic: dict[str, Any]) -> list[str]:

@@ -135,8 +135,8 @@ MUTATIONS = (
         "forget_when_a_producer_last_appended",
         "The time of a producer's last append is stored, because forgetting is decided by it.",
         INFO,
-        "return ProducerState(epoch, last_sequence, tuple(accumulate(steps)), instance, appended)",
-        "return ProducerState(epoch, last_sequence, tuple(accumulate(steps)), instance)",
+        "instance=instance, appended=appended\n",
+        "instance=instance\n",
         (f"{TEST_CODEC}::test_the_state_of_a_producer_comes_back",),
     ),
     Mutation(

@@ -40,7 +40,15 @@ class SimulatedRing:
         name = f"s{self.made}"
         self.made += 1
         self.segments.append(
-            Segment(name, self.made, range_, Phase.OPEN, Durability.REPLICATED, (), opened_at=self.now)
+            Segment(
+                name=name,
+                number=self.made,
+                range=range_,
+                phase=Phase.OPEN,
+                durability=Durability.REPLICATED,
+                replicas=(),
+                opened_at=self.now,
+            )
         )
         self.loads[name] = MeasuredLoad()
         self.counted[name] = [0.0] * len(range_)

@@ -30,7 +30,7 @@ class Groups(RuleBasedStateMachine):
         self.now = 0
         self.nodes = {f"s{i}": SegmentNode(f"s{i}", ()) for i in range(count)}
         self.made = count
-        self.group = Group("g")
+        self.group = Group(name="g")
         self.group.update(self.nodes, 0)
         self.clients: dict[str, GroupClient] = {}
         self.durable: dict[str, int] = {}

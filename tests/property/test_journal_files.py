@@ -158,7 +158,14 @@ def write(folder: Path, values: list[list[bytes]], file_bytes: int) -> None:
     opened = pb.OpenSegment(segment=pb.Segment(name="s"), topic=pb.TopicInfo(uid="u"))
     recycled = RecycledFiles(folder / "recycled", lambda nbytes: None)
     journal = SegmentJournal(
-        folder / "u" / "s", opened, NoMeter(), recycled, FileWriter(), DiskActivity(), NoProcessJournal(), file_bytes
+        folder=folder / "u" / "s",
+        opened=opened,
+        meter=NoMeter(),
+        recycled=recycled,
+        writer=FileWriter(),
+        activity=DiskActivity(),
+        process=NoProcessJournal(),
+        file_bytes=file_bytes,
     )
     journal.create()
     end = 0

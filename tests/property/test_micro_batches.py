@@ -122,7 +122,11 @@ def test_exactly_the_removed_segments_that_were_not_read_are_lost(log: Log, coun
     groups = micro_batch_groups(log.nodes, {}, positions)
     read = {it.segment: it.stop for group in groups for it in group}
     gone = [name for name in log.nodes if name not in log.open][:count]
-    removed = [RemovedSegment(name, number, log.rows[name], 0) for number, name in enumerate(log.nodes) if name in gone]
+    removed = [
+        RemovedSegment(name=name, number=number, end=log.rows[name], removed_at=0)
+        for number, name in enumerate(log.nodes)
+        if name in gone
+    ]
     lost = {it.name for it in unread_removed_segments(positions, removed)}
     assert lost == {name for name in gone if read.get(name, 0) < log.rows[name]}
 

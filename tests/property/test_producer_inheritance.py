@@ -10,7 +10,9 @@ from smq_core.replica.producer_inheritance import inherited_producers
 
 instances = st.sampled_from(["", "i", "j", "k", CONFLICTING_INSTANCES])
 states = st.builds(
-    lambda epoch, last, instance, appended: ProducerState(epoch, last, tuple(range(last + 1)), instance, appended),
+    lambda epoch, last, instance, appended: ProducerState(
+        epoch=epoch, last_sequence=last, recent=tuple(range(last + 1)), instance=instance, appended=appended
+    ),
     st.integers(0, 2),
     st.integers(-1, 3),
     instances,
@@ -43,4 +45,6 @@ def test_the_highest_epoch_counts_and_two_instances_of_it_exclude_each_other(
         epoch = max(state.epoch for state in known)
         used = {state.instance for state in known if state.epoch == epoch} - {""}
         instance = CONFLICTING_INSTANCES if len(used) > 1 else "".join(used)
-        assert found[name] == ProducerState(epoch, -1, (), instance, max(state.appended for state in known))
+        assert found[name] == ProducerState(
+            epoch=epoch, last_sequence=-1, recent=(), instance=instance, appended=max(state.appended for state in known)
+        )

@@ -32,12 +32,12 @@ NAMES = [f"p{n}" for n in range(8)]
 
 def replica(me: str, inherited: bool) -> SegmentReplica:
     config = ReplicaConfig(
-        "s",
-        KeyRange(0, 1),
-        me,
-        ("p", "f"),
-        Durability.REPLICATED,
-        ("x",) if inherited else (),
+        segment="s",
+        range=KeyRange(0, 1),
+        incarnation=me,
+        replicas=("p", "f"),
+        durability=Durability.REPLICATED,
+        predecessors=("x",) if inherited else (),
         producer_limits=ProducerLimits(4, 60, snapshot_below=1, snapshot_every=4),
     )
     return SegmentReplica(config)
@@ -54,8 +54,13 @@ class History:
         self.now = 0
         if inherited:
             names = random.sample(NAMES, 5)
-            states = {n: ProducerState(random.randrange(3), 4, (9,), random.choice("ij"), 0) for n in names}
-            self.primary.predecessor_sealed(SealOutcome("x", 10, states))
+            states = {
+                n: ProducerState(
+                    epoch=random.randrange(3), last_sequence=4, recent=(9,), instance=random.choice("ij"), appended=0
+                )
+                for n in names
+            }
+            self.primary.predecessor_sealed(SealOutcome(segment="x", end=10, producers=states))
         self.primary.follower_connected("f", 0, 1 << 30)
         for _ in range(steps):
             self._step(random)
@@ -84,7 +89,14 @@ class History:
                 self.primary.open_producer(name, name, epoch, instance)
                 return
             sequence = self.primary.sessions.producers.expected(name, epoch)
-            batch = IncomingBatch(BatchId(name, epoch, sequence, instance), random.randint(1, 3), 10, 0, 0, None)
+            batch = IncomingBatch(
+                id=BatchId(name, epoch, sequence, instance),
+                rows=random.randint(1, 3),
+                nbytes=10,
+                partition_min=0,
+                partition_max=0,
+                payload=None,
+            )
             entry = self.primary.append(name, batch, self.now)
         except SmqError:
             return
@@ -229,7 +241,7 @@ def test_sealers_find_the_same_outcome_wherever_they_begin(drawn: tuple[int, int
     # Without a replica: from a chunk that has all producers.
     for info in it.chain:
         start = info.first if info.snapshot_at is None else info.snapshot_at
-        outcome = run(seal("s", UnsealedTail(start, uninherited=("x",))), it.chain)
+        outcome = run(seal("s", UnsealedTail(start=start, uninherited=("x",))), it.chain)
         assert (outcome.end, (outcome.producers, outcome.forgotten_upto)) == (ends[-1], expected[ends[-1]])
         assert outcome.uninherited == ()
 
@@ -254,12 +266,20 @@ def test_a_primary_seals_after_its_own_chunk_of_unknown_outcome(drawn: tuple[int
 
 
 def test_with_many_producers_a_chunk_has_those_that_changed_and_every_64th_has_all() -> None:
-    config = ReplicaConfig("s", KeyRange(0, 1), "p", ("p",), Durability.REPLICATED)
+    config = ReplicaConfig(
+        segment="s", range=KeyRange(0, 1), incarnation="p", replicas=("p",), durability=Durability.REPLICATED
+    )
     primary = SegmentReplica(config)
 
     def append(name: str) -> None:
         sequence = primary.sessions.producers.expected(name, 0)
-        primary.append("stream", IncomingBatch(BatchId(name, 0, sequence), 1, 10, 0, 0, None), 0)
+        primary.append(
+            "stream",
+            IncomingBatch(
+                id=BatchId(name, 0, sequence), rows=1, nbytes=10, partition_min=0, partition_max=0, payload=None
+            ),
+            0,
+        )
 
     for n in range(150):
         append(f"p{n}")
@@ -278,10 +298,20 @@ def test_with_many_producers_a_chunk_has_those_that_changed_and_every_64th_has_a
 
 @pytest.mark.parametrize("producers", [1, 100])
 def test_with_few_producers_every_chunk_has_all(producers: int) -> None:
-    primary = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "p", ("p",), Durability.REPLICATED))
+    primary = SegmentReplica(
+        ReplicaConfig(
+            segment="s", range=KeyRange(0, 1), incarnation="p", replicas=("p",), durability=Durability.REPLICATED
+        )
+    )
     for sequence in range(3):
         for n in range(producers if sequence == 0 else 1):
-            primary.append("stream", IncomingBatch(BatchId(f"p{n}", 0, sequence), 1, 10, 0, 0, None), 0)
+            primary.append(
+                "stream",
+                IncomingBatch(
+                    id=BatchId(f"p{n}", 0, sequence), rows=1, nbytes=10, partition_min=0, partition_max=0, payload=None
+                ),
+                0,
+            )
         chunk = primary.next_chunk(0, force=True)
         assert chunk is not None and len(chunk.info("s", "p", "n").producers) == producers
         assert chunk.snapshot_at is None

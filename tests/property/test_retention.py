@@ -27,7 +27,17 @@ def dags(draw: st.DrawFn) -> list[SealedSegment]:
         end, size, at = draw(st.integers(0, 3)), draw(st.integers(0, 50)), draw(st.integers(0, NOW))
         made.append(
             SealedSegment(
-                f"t-0-8-{number}", number, KeyRange(0, 8), end, before, (), Reason.ROLL, Reason.ROLL, 0, at, bytes=size
+                name=f"t-0-8-{number}",
+                number=number,
+                range=KeyRange(0, 8),
+                end=end,
+                predecessors=before,
+                successors=(),
+                opened_because=Reason.ROLL,
+                sealed_because=Reason.ROLL,
+                opened_at=0,
+                sealed_at=at,
+                bytes=size,
             )
         )
     return [
@@ -109,11 +119,19 @@ def test_what_a_needed_segment_that_ended_empty_may_refer_to_is_kept() -> None:
     ends = (5, 5, 0, 0)
     sealed = [
         SealedSegment(
-            f"t-0-8-{n}", n, KeyRange(0, 8), end, (f"t-0-8-{n - 1}",) if n else (), (f"t-0-8-{n + 1}",),
-            Reason.ROLL, Reason.ROLL, 0, 0,
+            name=f"t-0-8-{n}",
+            number=n,
+            range=KeyRange(0, 8),
+            end=end,
+            predecessors=(f"t-0-8-{n - 1}",) if n else (),
+            successors=(f"t-0-8-{n + 1}",),
+            opened_because=Reason.ROLL,
+            sealed_because=Reason.ROLL,
+            opened_at=0,
+            sealed_at=0,
         )
         for n, end in enumerate(ends)
-    ]  # fmt: skip
+    ]
     spec = TopicSpec(retention_age=1)
     removed = [r.segment.name for r in plan_retention(spec, sealed, [], NOW, {"t-0-8-3"}).removals]
     assert removed == ["t-0-8-0"], "the third and the second one ended empty"

@@ -26,7 +26,15 @@ class PrimaryAndFollower(RuleBasedStateMachine):
 
         def replica(me: str) -> SegmentReplica:
             return SegmentReplica(
-                ReplicaConfig("s", KeyRange(0, 4), me, both, Durability.REPLICATED, flush_bytes=300, flush_interval=50)
+                ReplicaConfig(
+                    segment="s",
+                    range=KeyRange(0, 4),
+                    incarnation=me,
+                    replicas=both,
+                    durability=Durability.REPLICATED,
+                    flush_bytes=300,
+                    flush_interval=50,
+                )
             )
 
         self.primary, self.follower = replica("p"), replica("f")
@@ -57,7 +65,11 @@ class PrimaryAndFollower(RuleBasedStateMachine):
         before = self.primary.end
         self.now += 7
         try:
-            entry = self.primary.append("stream", IncomingBatch(id_, rows, rows * 20, 0, 3, id_), self.now)
+            entry = self.primary.append(
+                "stream",
+                IncomingBatch(id=id_, rows=rows, nbytes=rows * 20, partition_min=0, partition_max=3, payload=id_),
+                self.now,
+            )
         except SequenceGap as gap:
             assert sequence > len(mine) and gap.expected == len(mine)
         except SegmentSealed:
@@ -80,7 +92,13 @@ class PrimaryAndFollower(RuleBasedStateMachine):
         self.append(producer, 1, 0)
         if self.primary.end > before:
             try:
-                self.primary.append("stream", IncomingBatch(BatchId(producer, old, 0), 1, 20, 0, 3, None), self.now)
+                self.primary.append(
+                    "stream",
+                    IncomingBatch(
+                        id=BatchId(producer, old, 0), rows=1, nbytes=20, partition_min=0, partition_max=3, payload=None
+                    ),
+                    self.now,
+                )
             except ProducerFenced as fenced:
                 assert fenced.epoch == old + 1
             else:

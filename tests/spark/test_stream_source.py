@@ -205,7 +205,9 @@ def test_a_segment_that_retention_removed_first_ends_the_query_with_the_reason(
     sealed = sealed_index.read(store, name, uid)
     eventually(lambda: sealed_index.read(store, name, uid), what="the index has the sealed segment")
     (sealed,) = sealed_index.read(store, name, uid)
-    sealed_index.remove(store, name, uid, [RemovedSegment(sealed.name, sealed.number, sealed.end, 0)])
+    sealed_index.remove(
+        store, name, uid, [RemovedSegment(name=sealed.name, number=sealed.number, end=sealed.end, removed_at=0)]
+    )
     with pytest.raises(StreamingQueryException, match=r"retention has removed .* from offset 100 on"):
         run(frame, found, tmp_path)
     run(stream(spark, cluster, topic, failOnDataLoss="false"), found, tmp_path)

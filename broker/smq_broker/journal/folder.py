@@ -66,7 +66,7 @@ class _Process(BaseModel):
     root: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FormerIncarnation:
     """What a process that has ended left. ``same_root`` is True if it used the filer's root that this process uses.
 
@@ -87,7 +87,9 @@ class FormerIncarnation:
 class JournalFolder:
     """One process's journal. ``root`` identifies the filer's root."""
 
-    def __init__(self, folder: Path, incarnation: str, root: str, meter: JournalMeter, activity: DiskActivity) -> None:
+    def __init__(
+        self, *, folder: Path, incarnation: str, root: str, meter: JournalMeter, activity: DiskActivity
+    ) -> None:
         self._folder = folder
         self._incarnation = incarnation
         self._meter = meter
@@ -172,7 +174,9 @@ class JournalFolder:
         found = recover(folder, problem)
         same_root = process is not None and process.root == self._process.root
         whole = same_root and not is_marked and problem is None and not found.unusable
-        return FormerIncarnation(name_of(folder), folder, same_root, found.logs, whole)
+        return FormerIncarnation(
+            incarnation=name_of(folder), folder=folder, same_root=same_root, logs=found.logs, whole=whole
+        )
 
     def begin(self) -> None:
         """Creates the folder of this incarnation, unless it is there. Raises OSError."""
@@ -196,7 +200,15 @@ class JournalFolder:
     def segment(self, opened: pb.OpenSegment) -> SegmentJournal:
         """The journal of a segment that this incarnation hosts. Nothing is written before ``create``."""
         folder = segment_folder(self._own, opened.topic.uid, opened.segment.name)
-        return SegmentJournal(folder, opened, self._meter, self._recycled, self._writer, self._activity, self)
+        return SegmentJournal(
+            folder=folder,
+            opened=opened,
+            meter=self._meter,
+            recycled=self._recycled,
+            writer=self._writer,
+            activity=self._activity,
+            process=self,
+        )
 
     def mark_not_whole(self) -> None:
         """Lets no later process conclude that segments without a log were not hosted here. Raises OSError."""

@@ -104,6 +104,7 @@ class SegmentJournal:
 
     def __init__(
         self,
+        *,
         folder: Path,
         opened: pb.OpenSegment,
         meter: JournalMeter,

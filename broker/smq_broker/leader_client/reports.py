@@ -23,7 +23,7 @@ MAX_DISK_SECONDS = 5.0
 CONFIRM_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatusReporter:
     """``broker`` is the broker's name."""
 

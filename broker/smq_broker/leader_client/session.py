@@ -47,6 +47,7 @@ class LeaderSession:
 
     def __init__(
         self,
+        *,
         address: str,
         node: str,
         zone: str,

@@ -167,7 +167,9 @@ class RecoveredLogs:
                 former.whole = False
                 continue
             chain = ChunkChain(self._store, topic.name, topic.uid, segment.name)
-            hosted = RecoveredSegment(former.incarnation, topic, segment, recovered, chain, clock)
+            hosted = RecoveredSegment(
+                incarnation=former.incarnation, topic=topic, segment=segment, log=recovered, chain=chain, clock=clock
+            )
             self._held[former.incarnation, topic.uid, segment.name] = _UnsealedLog(hosted, former)
             report = hosted.log.info if recovered.complete else hosted.log.warning
             report(

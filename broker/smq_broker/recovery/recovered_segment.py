@@ -31,19 +31,19 @@ class RecoveredSegment(HostedSegment):
     """
 
     def __init__(
-        self, incarnation: str, topic: Topic, segment: Segment, log: RecoveredLog, chain: ChunkChain, clock: Clock
+        self, *, incarnation: str, topic: Topic, segment: Segment, log: RecoveredLog, chain: ChunkChain, clock: Clock
     ) -> None:
         self._recovered = log
         self._known_loss: int | None = None
         self._has_gap = False
         """Whether the filer's chain ended before the journal's beginning when it was read last."""
         super().__init__(
-            topic,
-            segment,
-            incarnation,
-            chain,
-            MemoryAccounting(1 << 40),  # nothing is reserved
-            clock,
+            topic=topic,
+            segment=segment,
+            incarnation=incarnation,
+            chain=chain,
+            memory=MemoryAccounting(1 << 40),  # nothing is reserved
+            clock=clock,
             pauses=PauseCounter(lambda: 0.0),
             on_chunk_due=_ignore,
             on_change=_ignore,

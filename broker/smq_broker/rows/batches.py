@@ -36,7 +36,7 @@ def size_of_names(large_values: Sequence[str]) -> int:
     return sum(map(len, large_values))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WireSchemas:
     """A topic's Arrow schemas."""
 
@@ -53,12 +53,12 @@ class WireSchemas:
     def of(cls, topic: Topic) -> WireSchemas:
         message = message_schema(topic.spec.schema)
         return cls(
-            message,
-            chunk_schema(topic.spec.schema),
-            pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in message], schema=message),
-            tuple(number for number, field in enumerate(message) if not field.nullable),
-            topic.spec.key or "key",
-            message.equals(SCHEMA),
+            message=message,
+            chunk=chunk_schema(topic.spec.schema),
+            empty=pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in message], schema=message),
+            required=tuple(number for number, field in enumerate(message) if not field.nullable),
+            key=topic.spec.key or "key",
+            takes_small_batches=message.equals(SCHEMA),
         )
 
     def check_stream(self, schema: pa.Schema) -> bool:

@@ -55,7 +55,15 @@ def decode_entries(header: pb.ReplicationBatch, batch: Block) -> tuple[Entry, ..
         inherited = None
         if entry.HasField("inherited"):
             inherited = {name: producer_from_pb(state) for name, state in entry.inherited.producers.items()}
-        entries.append(Entry(first, incoming, entry.appended, tuple(entry.forgotten), inherited))
+        entries.append(
+            Entry(
+                first=first,
+                batch=incoming,
+                appended=entry.appended,
+                forgotten=tuple(entry.forgotten),
+                inherited=inherited,
+            )
+        )
         first += entry.rows
     return tuple(entries)
 

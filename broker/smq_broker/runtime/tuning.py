@@ -21,7 +21,7 @@ def preload_arrow() -> None:
     process takes 5 to 8 ms more than later ones.
     """
     pa.scalar(0, TIMESTAMP)
-    encode_chunk([], ChunkInfo("", 0, 0, "", ""), chunk_schema())
+    encode_chunk([], ChunkInfo(segment="", first=0, rows=0, writer="", nonce=""), chunk_schema())
 
 
 def keep_freed_memory(limit: int) -> bool:

@@ -42,6 +42,7 @@ class Flusher:
 
     def __init__(
         self,
+        *,
         hosted: Callable[[], Iterable[HostedSegment]],
         memory: MemoryAccounting,
         broker_metrics: BrokerMetrics,

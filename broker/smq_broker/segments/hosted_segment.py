@@ -86,13 +86,13 @@ class HostedSegment:
 
     def __init__(
         self,
+        *,
         topic: Topic,
         segment: Segment,
         incarnation: str,
         chain: ChunkChain,
         memory: MemoryAccounting,
         clock: Clock,
-        *,
         pauses: PauseCounter,
         producer_limits: ProducerLimits = DEFAULT_PRODUCER_LIMITS,
         journal: SegmentJournal | None = None,

@@ -39,6 +39,7 @@ class SegmentOpener:
 
     def __init__(
         self,
+        *,
         registry: SegmentRegistry,
         store: Store,
         memory: MemoryAccounting,
@@ -102,12 +103,12 @@ class SegmentOpener:
     def _create(self, topic: Topic, segment: Segment) -> HostedSegment:
         """The segment with its threads. Nobody finds it before they run, so that a failure leaves no trace of it."""
         hosted = HostedSegment(
-            topic,
-            segment,
-            self._registry.incarnation,
-            ChunkChain(self._store, topic.name, topic.uid, segment.name),
-            self._memory,
-            self._clock,
+            topic=topic,
+            segment=segment,
+            incarnation=self._registry.incarnation,
+            chain=ChunkChain(self._store, topic.name, topic.uid, segment.name),
+            memory=self._memory,
+            clock=self._clock,
             pauses=self._pauses,
             producer_limits=self._producer_limits,
             journal=self._segment_journal(topic, segment),

@@ -56,7 +56,7 @@ class StoredOutcomes:
 
     def read_removed(self, segment: str) -> SealOutcome | None:
         removed = sealed_index.load(self._store, self._topic.name, self._topic.uid).removed
-        return SealOutcome(segment, 0) if contains(removed, number_of(segment)) else None
+        return SealOutcome(segment=segment, end=0) if contains(removed, number_of(segment)) else None
 
 
 def wait_for_predecessors(hosted: HostedSegment, outcomes: PredecessorOutcomes, on_opened: Callable[[], None]) -> None:

@@ -56,6 +56,7 @@ class SegmentSealer:
 
     def __init__(
         self,
+        *,
         registry: SegmentRegistry,
         store: Store,
         broker_metrics: BrokerMetrics,

@@ -32,7 +32,7 @@ class PluginFailed(Exception):
     """The message is for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePort:
     """Where to connect: a relay reaches leader, brokers and filer; the leader's port the leader only."""
 
@@ -106,11 +106,11 @@ def choose(services: Sequence[Mapping[str, Any]], release: str | None, namespace
     """
     ports = [
         ServicePort(
-            service["metadata"]["labels"].get(RELEASE_LABEL, ""),
-            service["metadata"]["name"],
-            service["metadata"]["namespace"],
-            port["port"],
-            port["name"] == RELAY_PORT,
+            release=service["metadata"]["labels"].get(RELEASE_LABEL, ""),
+            service=service["metadata"]["name"],
+            namespace=service["metadata"]["namespace"],
+            port=port["port"],
+            relay=port["name"] == RELAY_PORT,
         )
         for service in services
         for port in service["spec"]["ports"]

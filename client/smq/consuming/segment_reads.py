@@ -32,7 +32,7 @@ class SegmentReads:
     """
 
     def __init__(
-        self, view: TopicView, choice: SegmentChoice, fetchers: OpenFetchers, losses: ConsumerLosses, *, in_group: bool
+        self, *, view: TopicView, choice: SegmentChoice, fetchers: OpenFetchers, losses: ConsumerLosses, in_group: bool
     ) -> None:
         self._view = view
         self._choice = choice

@@ -176,7 +176,7 @@ class AtomicPublisher:
                 if not by_this_call:
                     raise
                 # A later version begins when this one is complete.
-                return AtomicReceipt(app, version, False, rows, last_version=version)
+                return AtomicReceipt(app=app, version=version, already_published=False, rows=rows, last_version=version)
             else:
                 # Once this call has committed the version, "already published" is about a later version.
                 by_this_call = by_this_call or not reply.already_published
@@ -184,7 +184,9 @@ class AtomicPublisher:
                     self._own_versions[claimed] = version
                 if reply.complete:
                     rows, last = rows if by_this_call else 0, max(version, reply.version)
-                    return AtomicReceipt(app, version, not by_this_call, rows, last_version=last)
+                    return AtomicReceipt(
+                        app=app, version=version, already_published=not by_this_call, rows=rows, last_version=last
+                    )
                 committed, problem = True, reply.problem
             if time.monotonic() >= deadline:
                 raise DeliveryTimeout(
@@ -195,9 +197,9 @@ class AtomicPublisher:
 
     def _uploads(self, view: TopicView, timeout: float) -> ReferencePublisher:
         return ReferencePublisher(
-            view,
-            self._owner,
-            0,
+            view=view,
+            producer=self._owner,
+            epoch=0,
             keyless=KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30)),
             batch_bytes=BATCH_BYTES,
             timeout=timeout,

@@ -65,6 +65,7 @@ class MessageBatcher:
 
     def __init__(
         self,
+        *,
         topic: str,
         keyless: KeylessPartitioner,
         linger: float,
@@ -408,11 +409,11 @@ class MessageBatcher:
             try:
                 rows = one.to_rows(self._keyless)
                 sub_batch = SubBatch(
-                    rows if is_worth_joining(rows, one.nbytes) else rows.encode(),
-                    one.delivery_state,
-                    None,
-                    one.nbytes,
-                    one.created_at,
+                    batch=rows if is_worth_joining(rows, one.nbytes) else rows.encode(),
+                    delivery_state=one.delivery_state,
+                    rows=None,
+                    cost=one.nbytes,
+                    created_at=one.created_at,
                     schema_version=one.encoder.version,
                     large_value=one.large_value,
                 )

@@ -18,7 +18,7 @@ from smq_storage.catalog import layouts, topics
 from smq_storage.chunks.schemas import chunk_schema
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedTopic:
     """A topic as it is now. ``chunk_schema`` has the columns of its newest ``schema``.
 
@@ -67,7 +67,7 @@ def open_topic(
 def _from_leader(name: str, target: ConnectTarget, timeout: float) -> OpenedTopic:
     leader = LeaderClient(list(target.leaders), timeout=timeout, dialer=target.dialer)
     try:
-        view = TopicView(name, leader, target.store, target.key, target.dialer)
+        view = TopicView(name=name, leader=leader, settings=target.store, key=target.key, dialer=target.dialer)
         try:
             snapshot = view.wait_for_snapshot(timeout)
             location = TopicLocation(name, snapshot.topic.uid, view.store_settings, target.dialer.via)
@@ -94,4 +94,6 @@ def _from_files(name: str, target: ConnectTarget) -> OpenedTopic:
 def _opened(location: TopicLocation, topic: Topic, layout: Layout) -> OpenedTopic:
     newest = newest_schema(layout, topic.spec.schema)
     key = topic.spec.key if newest.columns else "key"
-    return OpenedTopic(location, topic, chunk_schema(newest.columns), key, newest)
+    return OpenedTopic(
+        location=location, topic=topic, chunk_schema=chunk_schema(newest.columns), key=key, schema=newest
+    )

@@ -83,7 +83,13 @@ class RangeReader:
         Raises DataLost with the reason if messages were removed or lost, UnknownTopic if the topic was deleted,
         StoreDenied, CorruptChunk, CorruptDocument, and Unavailable with the last cause after ``give_up_after``.
         """
-        at = _Progress(segment, tuple(replicas), start, stop, time.monotonic() + self._give_up_after)
+        at = _Progress(
+            segment=segment,
+            replicas=tuple(replicas),
+            position=start,
+            stop=stop,
+            deadline=time.monotonic() + self._give_up_after,
+        )
         at.tail_first = flushed is not None and start >= flushed
         read = _columns_to_read(columns)
         backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
@@ -140,7 +146,7 @@ class RangeReader:
             return
         replica = at.replicas[at.turn % len(at.replicas)]
         at.turn += 1  # another one next time
-        stream = TailStream(at.segment.name, at.segment.uid, replica, self._channels)
+        stream = TailStream(segment=at.segment.name, uid=at.segment.uid, replica=replica, channels=self._channels)
         leave_at = time.monotonic() + TRY_ELSEWHERE_AFTER_SECONDS
         with closing(stream.frames(at.position)) as frames:
             for frame in frames:
@@ -230,7 +236,7 @@ class RangeReader:
                 )
                 self._fail_or_skip(at, raised)
         elif name in files.layout:
-            at.segment = StoredSegment(topic, self._location.uid, name)
+            at.segment = StoredSegment(topic=topic, uid=self._location.uid, name=name)
             at.replicas = files.layout.segment(name).replicas
         elif is_removed(name, files.index.removed):
             ends = {it.name: it.end for it in files.index.removed_segments}
@@ -255,7 +261,7 @@ class RangeReader:
         at.position = min(position, at.stop)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Progress:
     """One read: the messages ``position .. stop - 1`` are to be read, and where they were last known to be."""
 

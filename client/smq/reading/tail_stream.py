@@ -26,7 +26,7 @@ from smq_storage.uploads.uploaded_files import ReferencedRows
 UNRESPONSIVE_AFTER_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TailFrame:
     """One message of the stream. ``table`` is None in heartbeats and at the end, and if the rows are in an upload."""
 
@@ -45,7 +45,7 @@ class TailFrame:
 class TailStream:
     """One DoGet call that serves ``readers`` readers. Iterate it in one thread; any thread may ``abort`` it."""
 
-    def __init__(self, segment: str, uid: str, replica: Replica, channels: ReaderChannels, readers: int = 1) -> None:
+    def __init__(self, *, segment: str, uid: str, replica: Replica, channels: ReaderChannels, readers: int = 1) -> None:
         self._segment = segment
         self._uid = uid
         self._replica = replica
@@ -134,14 +134,14 @@ class TailStream:
             appended = next(iter(head.appended), 0)
             referenced = ReferencedRows.of(self._uid, self._segment, head.first_offset, reference, appended)
         return TailFrame(
-            table,
-            head.first_offset,
-            head.watermark,
-            referenced,
-            head.trimmed_to if head.HasField("trimmed_to") else None,
-            head.sealed if head.HasField("sealed") else None,
-            nbytes,
-            large_values,
+            table=table,
+            first=head.first_offset,
+            watermark=head.watermark,
+            referenced=referenced,
+            trimmed_to=head.trimmed_to if head.HasField("trimmed_to") else None,
+            sealed=head.sealed if head.HasField("sealed") else None,
+            nbytes=nbytes,
+            large_values=large_values,
         )
 
 

@@ -56,6 +56,7 @@ class TopicView:
 
     def __init__(
         self,
+        *,
         name: str,
         leader: LeaderClient,
         settings: StoreSettings | None = None,

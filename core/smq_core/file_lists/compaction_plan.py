@@ -76,4 +76,6 @@ def with_merged_files(file_list: FileList, merged: Collection[FileEntry], nonce:
         file for file in file_list.files if not any(new.first <= file.first and file.end <= new.end for new in by_first)
     ]
     files = sorted([*kept, *by_first], key=lambda file: file.first)
-    return FileList(file_list.segment, file_list.end, tuple(files), file_list.version + 1, nonce)
+    return FileList(
+        segment=file_list.segment, end=file_list.end, files=tuple(files), version=file_list.version + 1, nonce=nonce
+    )

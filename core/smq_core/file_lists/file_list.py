@@ -13,7 +13,7 @@ from smq_core.file_lists.key_bounds import KeyBound
 from smq_core.model.entities import Micros
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
     """One Parquet file with rows ``first .. first + rows - 1`` of the segment.
 
@@ -48,7 +48,7 @@ class FileEntry:
         return self.first + self.rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileList:
     """All files of a sealed segment, in the order of their offsets, from 0 to ``end`` without a gap.
 

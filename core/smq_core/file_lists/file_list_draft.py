@@ -41,4 +41,4 @@ class FileListDraft:
         """The file list of the segment that was sealed at ``end``, or None if the draft lacks a file."""
         if self.abandoned or self.end != end:
             return None
-        return FileList(self.segment, end, tuple(self._files))
+        return FileList(segment=self.segment, end=end, files=tuple(self._files))

@@ -35,7 +35,7 @@ ONE_OFF_EXPIRY: Micros = 3600 * SECOND
 MAX_FORMER_OWNERS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AtomicFile:
     """An upload of a publish. ``upload`` is its name below ``_uploads/<topic uid>/``, ``bytes`` the size of the file.
 
@@ -79,7 +79,7 @@ class AtomicPublish:
     committed_at: Micros
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppState:
     """One app. ``owner`` is the token of the process that may publish. ``version`` is the last one that is committed.
 
@@ -148,7 +148,7 @@ def claim_app(
         return document._with(replace(state, owner=owner, active_at=now, former_owners=former))
     if len(document.apps) >= MAX_APPS:
         document = _without_expired(document, now)
-    return document._with(AppState(app, owner, producer, active_at=now, one_off=one_off))
+    return document._with(AppState(app=app, owner=owner, producer=producer, active_at=now, one_off=one_off))
 
 
 def commit_version(

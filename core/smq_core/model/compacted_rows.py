@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedRows:
     """All rows of the file ``name`` below ``_compacted/<segment>/``, with this size and etag.
 

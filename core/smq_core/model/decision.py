@@ -38,7 +38,7 @@ class DecisionAction(StrEnum):
         return cls(reason.value.lower())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A decision and its reason. ``topic`` is empty and there are no segments if it is about brokers."""
 

@@ -107,7 +107,7 @@ class TopicSchema:
     generation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
     """The desired state of a topic. Defaults are those of the Topic resource."""
 
@@ -162,7 +162,7 @@ class Replica:
     address: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """One entry of the layout. ``replicas[0]`` is the primary. The name is never used again."""
 
@@ -205,7 +205,7 @@ def range_of(segment: str) -> KeyRange:
     return KeyRange(int(start), int(stop))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedSegment:
     """One entry of the index of sealed segments, for a segment that left the layout.
 
@@ -234,7 +234,7 @@ class SealedSegment:
     """The names of those that held it. Nobody else knows of messages that were acked beyond its end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedSegment:
     """A segment that retention removed from the index. ``files`` is true until its files are deleted.
 
@@ -255,7 +255,7 @@ class RemovedSegment:
     filer_removed_at: Micros | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """The pending, open and sealing segments of a topic. Only a conditional PUT changes it.
 
@@ -297,7 +297,7 @@ class Layout:
         return [s for s in self.segments if s.phase in (Phase.OPEN, Phase.PENDING) and not s.successors]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
     """The state of one producer at one position of the log.
 
@@ -334,7 +334,7 @@ def are_different_instances(a: str, b: str) -> bool:
 Producers = Mapping[str, ProducerState]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealOutcome:
     """The content of the seal chunk: the segment's end and each producer's last sequence.
 
@@ -351,7 +351,7 @@ class SealOutcome:
     uninherited: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkInfo:
     """The metadata of one chunk. The next chunk begins at ``first + rows``; a seal chunk has no rows and is the last.
 
@@ -401,4 +401,11 @@ class ChunkInfo:
     @property
     def outcome(self) -> SealOutcome:
         """What a seal chunk fixed."""
-        return SealOutcome(self.segment, self.first, self.producers, self.lost, self.forgotten_upto, self.uninherited)
+        return SealOutcome(
+            segment=self.segment,
+            end=self.first,
+            producers=self.producers,
+            lost=self.lost,
+            forgotten_upto=self.forgotten_upto,
+            uninherited=self.uninherited,
+        )

@@ -69,7 +69,7 @@ def create(
 
     Raises ValueError when the parts do not cover the ring.
     """
-    empty = Layout(topic, uid, partitions, schemas=(TopicSchema(0, columns),) if columns else ())
+    empty = Layout(topic=topic, uid=uid, partitions=partitions, schemas=(TopicSchema(0, columns),) if columns else ())
     segments = _new_segments(empty, 0, parts, Phase.OPEN, (), Reason.CREATE, now)
     return validated(replace(empty, version=1, next_number=len(segments), segments=segments, writer=writer))
 

@@ -22,7 +22,7 @@ from smq_core.model.keyspace import KeyRange
 FilePartitions = Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowRange:
     """Rows of one file, which have partitions ``partition_min .. partition_max``. ``file`` is its number."""
 
@@ -108,4 +108,10 @@ def _runs(
 
 
 def _row_range(number: int, file: FilePartitions, starts: Sequence[int], first: int, stop: int) -> RowRange:
-    return RowRange(number, starts[first], starts[stop] - starts[first], file[first][0], file[stop - 1][0])
+    return RowRange(
+        file=number,
+        first_row=starts[first],
+        rows=starts[stop] - starts[first],
+        partition_min=file[first][0],
+        partition_max=file[stop - 1][0],
+    )

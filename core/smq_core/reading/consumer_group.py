@@ -65,7 +65,7 @@ class Assignment:
     """See ``Group.epoch``."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Group:
     """One group on one topic. Times are microseconds."""
 

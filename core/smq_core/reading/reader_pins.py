@@ -39,7 +39,7 @@ class ReaderPin:
     writer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPin:
     """A pin in the filer, with its etag, and the filer's time of its last renewal (``renewed_at``).
 

@@ -102,13 +102,13 @@ class _Rebuilding:
         schemas = self._schemas(segments)
         version = self._now  # higher than any count, because clients ignore a version that is lower than theirs
         layout = Layout(
-            self._topic.name,
-            self._topic.uid,
-            self._topic.spec.partitions,
-            version,
-            self._next_number + SKIPPED_NUMBERS,
-            segments,
-            writer,
+            topic=self._topic.name,
+            uid=self._topic.uid,
+            partitions=self._topic.spec.partitions,
+            version=version,
+            next_number=self._next_number + SKIPPED_NUMBERS,
+            segments=segments,
+            writer=writer,
             schemas=schemas,
         )
         return RebuiltLayout(validated(layout), tuple(self._found), tuple(self._unknown))
@@ -147,13 +147,13 @@ class _Rebuilding:
 
     def _without_replicas(self, name: str, predecessors: tuple[str, ...], schema_version: int) -> Segment:
         return Segment(
-            name,
-            number_of(name),
-            range_of(name),
-            Phase.OPEN,
-            Durability.REPLICATED,
-            (UNKNOWN,),
-            predecessors,
+            name=name,
+            number=number_of(name),
+            range=range_of(name),
+            phase=Phase.OPEN,
+            durability=Durability.REPLICATED,
+            replicas=(UNKNOWN,),
+            predecessors=predecessors,
             loss_accepted=True,
             opened_at=self._now,
             schema_version=schema_version,
@@ -197,13 +197,13 @@ class _Rebuilding:
             name = segment_name(self._topic.name, gap, number)
             self._ranges[name] = gap
             self._segments[name] = Segment(
-                name,
-                number,
-                gap,
-                Phase.OPEN,
-                placed.durability,
-                placed.replicas,
-                self._before(name),
+                name=name,
+                number=number,
+                range=gap,
+                phase=Phase.OPEN,
+                durability=placed.durability,
+                replicas=placed.replicas,
+                predecessors=self._before(name),
                 opened_because=Reason.FAILOVER,
                 opened_at=self._now,
                 schema_version=self._newest_version(),

@@ -83,7 +83,13 @@ def plan_seals(
         planning_pass.plan_change(change, _REASONS[change.action])
     plans = planning_pass.plans
     decisions = [
-        Decision(now, layout.topic, DecisionAction.of(plan.reason), plan.segments, plan.because)
+        Decision(
+            at=now,
+            topic=layout.topic,
+            action=DecisionAction.of(plan.reason),
+            segments=plan.segments,
+            reason=plan.because,
+        )
         for plan in plans
         if plan.reason is not Reason.SCHEMA
     ]
@@ -227,11 +233,11 @@ class _PlanningPass:
 def _schema_decision(layout: Layout, schemas: Sequence[TopicSchema], now: Micros) -> Decision:
     """One decision for all segments of older versions, when the newest version enters the layout."""
     return Decision(
-        now,
-        layout.topic,
-        DecisionAction.SCHEMA,
-        tuple(s.name for s in layout.segments if not s.successors),
-        summary(schemas, schemas[-2].version),
+        at=now,
+        topic=layout.topic,
+        action=DecisionAction.SCHEMA,
+        segments=tuple(s.name for s in layout.segments if not s.successors),
+        reason=summary(schemas, schemas[-2].version),
     )
 
 

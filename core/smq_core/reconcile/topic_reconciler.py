@@ -464,7 +464,7 @@ class TopicReconciler:
         self._record_decision(now, DecisionAction.REFUSED, request.segments, text)
 
     def _record_decision(self, now: Micros, action: DecisionAction, segments: tuple[str, ...], reason: str) -> None:
-        self.decisions.append(Decision(now, self.topic.name, action, segments, reason))
+        self.decisions.append(Decision(at=now, topic=self.topic.name, action=action, segments=segments, reason=reason))
 
 
 def liveness_lookup(brokers: Mapping[str, BrokerView]) -> Callable[[str], Liveness]:

@@ -25,7 +25,11 @@ class ChainProducers:
             len(producers) <= self._limits.snapshot_below or self._chunks_since_snapshot >= self._limits.snapshot_every
         )
         return ChunkWrite(
-            first, entries, producers.snapshot(), producers.forgotten_upto, None if complete else self._snapshot_at
+            first=first,
+            entries=entries,
+            producers=producers.snapshot(),
+            forgotten_upto=producers.forgotten_upto,
+            snapshot_at=None if complete else self._snapshot_at,
         )
 
     def chunk_written(self, chunk: ChunkWrite) -> None:

@@ -46,7 +46,7 @@ class BatchId(NamedTuple):
     instance: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingBatch:
     """A batch as a producer sent it. ``payload`` is opaque.
 
@@ -64,7 +64,7 @@ class IncomingBatch:
     large_values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A batch in the log, at offsets ``first .. end - 1``. ``appended`` never decreases within a segment.
 
@@ -105,7 +105,7 @@ class ReplicationMessage:
     """The follower's credit, if the primary's whole tail fits into it; 0 while the tail exceeds a new, lower credit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkWrite:
     """The next chunk. ``entries`` are contiguous from ``first``; ``producers`` is the whole state at the chunk's end.
 
@@ -145,11 +145,11 @@ class ChunkWrite:
     def info(self, segment: str, writer: str, nonce: str, schema_version: int = 0) -> ChunkInfo:
         """The chunk's metadata."""
         info = ChunkInfo(
-            segment,
-            self.first,
-            self.rows,
-            writer,
-            nonce,
+            segment=segment,
+            first=self.first,
+            rows=self.rows,
+            writer=writer,
+            nonce=nonce,
             producers=self.producers,
             forgotten_upto=self.forgotten_upto,
             upload=self.reference.upload if self.reference is not None else None,
@@ -169,7 +169,7 @@ class ChunkWrite:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaConfig:
     """The settings that never change for a segment. ``replicas`` are incarnations; the first one is the primary.
 

@@ -26,14 +26,20 @@ def inherited_producers(predecessors: Iterable[Producers]) -> dict[str, Producer
 
 
 def _fence_of(state: ProducerState) -> ProducerState:
-    return ProducerState(state.epoch, -1, (), state.instance, state.appended)
+    return ProducerState(
+        epoch=state.epoch, last_sequence=-1, recent=(), instance=state.instance, appended=state.appended
+    )
 
 
 def _merged(a: ProducerState, b: ProducerState) -> ProducerState:
     appended = max(a.appended, b.appended)
     if a.epoch != b.epoch:
         newer = a if a.epoch > b.epoch else b
-        return ProducerState(newer.epoch, -1, (), newer.instance, appended)
+        return ProducerState(epoch=newer.epoch, last_sequence=-1, recent=(), instance=newer.instance, appended=appended)
     if are_different_instances(a.instance, b.instance):
-        return ProducerState(a.epoch, -1, (), CONFLICTING_INSTANCES, appended)
-    return ProducerState(a.epoch, -1, (), a.instance or b.instance, appended)
+        return ProducerState(
+            epoch=a.epoch, last_sequence=-1, recent=(), instance=CONFLICTING_INSTANCES, appended=appended
+        )
+    return ProducerState(
+        epoch=a.epoch, last_sequence=-1, recent=(), instance=a.instance or b.instance, appended=appended
+    )

@@ -99,7 +99,9 @@ class ProducerMap:
             instance = batch.instance or old.instance
         else:
             instance = batch.instance
-        self._states[batch.producer] = ProducerState(batch.epoch, batch.sequence, firsts, instance, appended)
+        self._states[batch.producer] = ProducerState(
+            epoch=batch.epoch, last_sequence=batch.sequence, recent=firsts, instance=instance, appended=appended
+        )
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:

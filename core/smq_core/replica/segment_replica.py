@@ -184,7 +184,13 @@ class SegmentReplica:
             return None
         self._last_appended = max(self._last_appended, now)
         forgotten = self.sessions.take_forgotten(id_.producer, self._last_appended, self.watermark)
-        entry = Entry(self.end, batch, self._last_appended, forgotten, self.sessions.take_inherited())
+        entry = Entry(
+            first=self.end,
+            batch=batch,
+            appended=self._last_appended,
+            forgotten=forgotten,
+            inherited=self.sessions.take_inherited(),
+        )
         self._append_entry(entry)
         self._pending_acks.add(entry.end, Ack(stream, id_, entry.first))
         self._advance_watermark()

@@ -18,7 +18,7 @@ MEMORY_SCALE_OUT_COOLDOWN: Micros = 60 * SECOND
 SCALE_IN_UTILIZATION = 0.4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPolicy:
     """The bounds of the number of brokers, and the capacity of one, in the units of ``FleetLoad``.
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from smq_core.model.entities import Durability, Liveness, Replica
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerView:
     """The leader's view of one incarnation.
 

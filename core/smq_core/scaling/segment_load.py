@@ -63,7 +63,7 @@ class TrafficRates:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class MeasuredLoad:
     """What is known of one segment's load. ``shape`` has a weight for each slice of the range; empty: even."""
 
@@ -138,7 +138,9 @@ class MeasuredLoad:
 
     def copy_for_successor(self) -> MeasuredLoad:
         """The load for a successor with the same range."""
-        return MeasuredLoad(self.fast, self.slow, self.slope, list(self.shape), self.observed)
+        return MeasuredLoad(
+            fast=self.fast, slow=self.slow, slope=self.slope, shape=list(self.shape), observed=self.observed
+        )
 
     def _shape(self, before: Sequence[int], after: Sequence[int], weight: float) -> None:
         if len(after) != len(self.shape):

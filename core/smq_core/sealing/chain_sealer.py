@@ -63,7 +63,7 @@ StoreRequest = ReadChunk | WriteChunk | WriteSeal
 StoreReply = ChunkInfo | bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnsealedTail:
     """The entries that a sealer holds, contiguous from ``start``, and the producers' state at ``start``.
 
@@ -84,17 +84,17 @@ class UnsealedTail:
         if replica.end == 0 and replica.inherits:
             producers = replica.sessions.producers.copy()
         return UnsealedTail(
-            replica.chain_end,
-            producers,
-            tuple(replica.tail),
-            replica.config.is_primary,
-            () if replica.inherits else replica.config.predecessors,
+            start=replica.chain_end,
+            producers=producers,
+            entries=tuple(replica.tail),
+            knows_chain_end=replica.config.is_primary,
+            uninherited=() if replica.inherits else replica.config.predecessors,
         )
 
     @staticmethod
     def of_recovered(replica: SegmentReplica, snapshot_at: int) -> UnsealedTail:
         """What a journal holds. ``snapshot_at`` is where the walk begins: 0, or a chunk with all producers' state."""
-        return UnsealedTail(snapshot_at, entries=tuple(replica.tail), uninherited=replica.config.predecessors)
+        return UnsealedTail(start=snapshot_at, entries=tuple(replica.tail), uninherited=replica.config.predecessors)
 
 
 def seal(
@@ -128,7 +128,9 @@ def seal(
         if missing_entries:
             after = producers.copy()
             after.apply_all(missing_entries)
-            chunk = ChunkWrite(at, missing_entries, after.snapshot(), after.forgotten_upto)
+            chunk = ChunkWrite(
+                first=at, entries=missing_entries, producers=after.snapshot(), forgotten_upto=after.forgotten_upto
+            )
             if (yield WriteChunk(chunk)) is True:
                 at, producers = chunk.end, after
             else:
@@ -137,7 +139,12 @@ def seal(
         lost = Loss(at, max(at, known_watermark or 0), at_least)
         uninherited = held.uninherited if at == 0 else ()
         outcome = SealOutcome(
-            segment, at, producers.snapshot(), None if lost.is_empty else lost, producers.forgotten_upto, uninherited
+            segment=segment,
+            end=at,
+            producers=producers.snapshot(),
+            lost=None if lost.is_empty else lost,
+            forgotten_upto=producers.forgotten_upto,
+            uninherited=uninherited,
         )
         if (yield WriteSeal(outcome)) is True:
             return outcome

@@ -65,7 +65,7 @@ SMQ = Commands(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdminService:
     """Topics (apply, alter, export, delete, pause scaling), the lists, changes of segments and brokers, AcceptLoss.
 

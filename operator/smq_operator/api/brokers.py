@@ -37,7 +37,7 @@ from smq_proto.wire import check_protocol
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerService:
     """Report: what a broker hosts, and what it shall do. Its first report registers it."""
 

@@ -25,7 +25,7 @@ HEARTBEAT_MS = 1000
 MAX_MEMBER_LENGTH = 2 * MAX_NAME_LENGTH
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupService:
     """JoinGroup, LeaveGroup, CommitPositions, GetPositions, SetPositions, DeleteGroup, ListGroups."""
 

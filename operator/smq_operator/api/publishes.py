@@ -37,7 +37,7 @@ from smq_storage.object_store.store import Store
 WAIT_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishService:
     """ClaimApp and PublishAtomically."""
 
@@ -164,5 +164,11 @@ def _layout(store: Store, topic: Topic) -> Layout:
 
 def _file_from_pb(file: publishes_pb2.AtomicPublishRequest.File) -> AtomicFile:
     return AtomicFile(
-        file.upload, file.etag, file.rows, file.bytes, file.timestamp_min, file.timestamp_max, file.schema_version
+        upload=file.upload,
+        etag=file.etag,
+        rows=file.rows,
+        bytes=file.bytes,
+        timestamp_min=file.timestamp_min,
+        timestamp_max=file.timestamp_max,
+        schema_version=file.schema_version,
     )

@@ -30,7 +30,7 @@ _OPTIONS = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderServices:
     """One handler for each service of ``proto/smq/v1``."""
 

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 LOCATE_TIMEOUT_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicService:
     """Locate, Watch, History, ReportUnreachable, SignUploads."""
 

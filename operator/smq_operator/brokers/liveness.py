@@ -30,6 +30,7 @@ class LivenessProbes:
 
     def __init__(
         self,
+        *,
         registry: BrokerRegistry,
         brokers: BrokerCalls,
         tasks: TaskRunner,

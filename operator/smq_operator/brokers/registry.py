@@ -48,7 +48,7 @@ MAX_REPORT_TIMEOUT_US = 20_000_000
 REPORT_TIMEOUT_DECAY_US = 60_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Broker:
     """One incarnation. Times are microseconds of the leader's clock."""
 
@@ -206,7 +206,7 @@ class BrokerRegistry:
 
     def _register(self, report: brokers_pb2.BrokerReport, now: int) -> Broker:
         replica = Replica(report.broker, report.incarnation, report.address)
-        broker = self._brokers[report.incarnation] = Broker(replica, registered_after=self._answers)
+        broker = self._brokers[report.incarnation] = Broker(replica=replica, registered_after=self._answers)
         for other in self.named(report.broker):
             other.superseded_others = False
         if self._platform.is_current_incarnation(report.broker, report.incarnation) is False:
@@ -226,7 +226,7 @@ class BrokerRegistry:
                 break
             capacity -= 1
             replica = Replica(name, incarnation, newest.replica.address)
-            self._brokers[incarnation] = Broker(replica, last_report_at=now)
+            self._brokers[incarnation] = Broker(replica=replica, last_report_at=now)
         for former in self.named(name):
             if former is newest:
                 continue
@@ -270,10 +270,10 @@ class BrokerRegistry:
     def _check_unregistered(self, replica: Replica, now: int) -> None:
         proof = self._platform.termination_proof(replica.incarnation)
         if proof is not None:
-            broker = self._brokers[replica.incarnation] = Broker(replica)
+            broker = self._brokers[replica.incarnation] = Broker(replica=replica)
             broker.end(proof.text, now, journal_gone=proof.journal_gone)
         elif self.superseded(replica, now):
-            broker = self._brokers[replica.incarnation] = Broker(replica)
+            broker = self._brokers[replica.incarnation] = Broker(replica=replica)
             broker.end(_without_journal(replica), now, journal_gone=True)
 
     def superseded(self, replica: Replica, now: int) -> bool:
@@ -399,11 +399,11 @@ class BrokerRegistry:
         """
         return {
             incarnation: BrokerView(
-                broker.replica,
-                broker.liveness(now),
-                broker.draining,
-                broker.node,
-                broker.zone,
+                replica=broker.replica,
+                liveness=broker.liveness(now),
+                draining=broker.draining,
+                node=broker.node,
+                zone=broker.zone,
                 load=traffic.get(incarnation, 0.0),
                 segments=work.get(incarnation, 0),
             )

@@ -33,6 +33,7 @@ class SealExecutor:
 
     def __init__(
         self,
+        *,
         store: StorePool,
         brokers: BrokerCalls,
         receiver: Callable[[Replica], Replica],
@@ -97,7 +98,7 @@ def _seal_from_filer(
     chain = ChunkChain(store, topic.name, topic.uid, step.segment)
     version = layout.segment(step.segment).schema_version
     schema = chunk_schema(schema_of(version, layout, topic.spec.schema).columns)
-    tail = chain_sealer.UnsealedTail(chain.snapshot_hint(), uninherited=step.predecessors)
+    tail = chain_sealer.UnsealedTail(start=chain.snapshot_hint(), uninherited=step.predecessors)
     steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
         step.segment, tail, known_watermark=_acked_upto(store, topic, step), at_least=step.at_least
     )

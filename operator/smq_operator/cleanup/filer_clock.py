@@ -24,7 +24,7 @@ MEASURE_INTERVAL_US = 30_000_000
 SKEW_TOLERANCE_US = 60_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockReading:
     """The same moment on the leader's clock and on the filer's, in microseconds.
 
@@ -93,11 +93,15 @@ class FilerClock:
             # The object was written after ``began``. If that is counted as one moment, the filer's time may be late by
             # the duration of the calls, and never early.
             ended = self._now()
-            measured = self._measured = ClockReading(ended, filer, ended - began, ended)
-            self._report(ClockReading(began, filer))
+            measured = self._measured = ClockReading(leader=ended, filer=filer, delay=ended - began, measured_at=ended)
+            self._report(ClockReading(leader=began, filer=filer))
         now = self._now()
         return ClockReading(
-            now, measured.filer + now - measured.leader, measured.delay, measured.leader, self._answers_since
+            leader=now,
+            filer=measured.filer + now - measured.leader,
+            delay=measured.delay,
+            measured_at=measured.leader,
+            answers_since=self._answers_since,
         )
 
     def _report(self, reading: ClockReading) -> None:

@@ -72,6 +72,7 @@ class GarbageCollector:
 
     def __init__(
         self,
+        *,
         topics: TopicDirectory,
         events: TopicEvents,
         registry: BrokerRegistry,
@@ -130,7 +131,13 @@ class GarbageCollector:
         """The readers' pins by topic, as they were at the last check."""
         self.failures = 0
         self._superseded = SupersededChunksCollector(
-            store, self._filer_clock, clock, settings, retry_policy, tasks.problems, is_held
+            store=store,
+            filer_clock=self._filer_clock,
+            clock=clock,
+            settings=settings,
+            retry_policy=retry_policy,
+            problems=tasks.problems,
+            is_held=is_held,
         )
         events.on_deleted(self._on_topic_deleted)
 
@@ -285,7 +292,7 @@ class GarbageCollector:
                 )
         for because, alike in reasons.items():
             names = tuple(removal.segment.name for removal in alike)
-            self._decisions.record(Decision(now, topic.name, action, names, because))
+            self._decisions.record(Decision(at=now, topic=topic.name, action=action, segments=names, reason=because))
         if removals:
             managed.segments_removed(removals, now)
             self._queue.enqueue(managed)

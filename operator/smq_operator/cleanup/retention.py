@@ -180,7 +180,13 @@ def _verified_activity(store: Store, topic: Topic, group: GroupProgress, clocks:
 def _removed_segment(removal: Removal, clocks: ClockReading) -> RemovedSegment:
     it = removal.segment
     return RemovedSegment(
-        it.name, it.number, it.end, clocks.leader, it.bytes, unread=removal.unread, filer_removed_at=clocks.filer
+        name=it.name,
+        number=it.number,
+        end=it.end,
+        removed_at=clocks.leader,
+        bytes=it.bytes,
+        unread=removal.unread,
+        filer_removed_at=clocks.filer,
     )
 
 

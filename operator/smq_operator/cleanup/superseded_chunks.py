@@ -73,6 +73,7 @@ class SupersededChunksCollector:
 
     def __init__(
         self,
+        *,
         store: StorePool,
         filer_clock: FilerClock,
         clock: Clock,

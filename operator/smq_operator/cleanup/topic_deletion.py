@@ -66,6 +66,7 @@ class TopicDeletionManager:
 
     def __init__(
         self,
+        *,
         topics: Mapping[str, ManagedTopic],
         events: TopicEvents,
         registry: BrokerRegistry,

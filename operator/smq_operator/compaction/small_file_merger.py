@@ -79,6 +79,7 @@ class SmallFileMerger:
 
     def __init__(
         self,
+        *,
         topics: Mapping[str, ManagedTopic],
         source: SmallFileSource,
         store: StorePool,

@@ -50,7 +50,7 @@ def _no_lags(_: str) -> Iterable[ShownLag]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """``sample`` it regularly, or ``run`` it. Use it on the event loop."""
 

@@ -32,6 +32,7 @@ class FileListNamer:
 
     def __init__(
         self,
+        *,
         topics: Mapping[str, ManagedTopic],
         store: StorePool,
         tasks: TaskRunner,

@@ -34,7 +34,7 @@ class PositionChange:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChanges:
     """Use it on the event loop."""
 
@@ -60,7 +60,7 @@ class GroupChanges:
             if found is None and not create:
                 raise _no_such_group(managed.name, name)
             before = dict(found[0].positions) if found is not None else None
-            stored = found[0] if found is not None else CommittedPositions(0)
+            stored = found[0] if found is not None else CommittedPositions(generation=0)
             if dry_run:
                 return PositionChange(before, positions, stored.generation)
             mine = self._changed(managed, name, positions, stored)
@@ -89,14 +89,14 @@ class GroupChanges:
         self, managed: ManagedTopic, name: str, positions: Positions, stored: CommittedPositions
     ) -> CommittedPositions:
         now = self.clock()
-        group = Group(name, 0, ReadProgress(positions=dict(positions)))
+        group = Group(name=name, generation=0, reader=ReadProgress(positions=dict(positions)))
         group.update(managed.nodes(), now, managed.removed_intervals)
         # What the group has passed by now counts as known, also where it was set beyond messages that are lost.
         known = losses_before(managed, group, now) | dict(stored.known_losses or {})
         return CommittedPositions(
-            next_generation(stored.generation),
-            dict(positions),
-            uuid.uuid4().hex,
+            generation=next_generation(stored.generation),
+            positions=dict(positions),
+            writer=uuid.uuid4().hex,
             committed_at=now,
             last_active_at=now,
             known_losses=known,
@@ -113,9 +113,9 @@ class GroupChanges:
 
 def _snapshot_of(name: str, written: CommittedPositions) -> GroupSnapshot:
     return GroupSnapshot(
-        name,
-        next_generation(written.generation),
-        dict(written.positions),
+        name=name,
+        generation=next_generation(written.generation),
+        positions=dict(written.positions),
         committed_at=written.committed_at,
         last_active_at=written.last_active_at,
     )

@@ -55,7 +55,7 @@ EXPIRE_INTERVAL_SECONDS = 0.5
 TOUCH_INTERVAL_US = 3600_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LoadedGroup:
     """One loaded group."""
 
@@ -96,6 +96,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
+        *,
         topics: TopicDirectory,
         sync: TopicSync,
         store: StorePool,
@@ -351,13 +352,13 @@ class GroupCoordinator:
         found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
         if found is None and start is None:
             raise StaleGeneration(f"group {name} has no members: join first", generation=0)
-        kept = found[0] if found is not None else CommittedPositions(0, epoch=uuid.uuid4().hex)
+        kept = found[0] if found is not None else CommittedPositions(generation=0, epoch=uuid.uuid4().hex)
         generation = next_generation(kept.generation)
         begin = start if found is None and isinstance(start, Mapping) else kept.positions
         if found is None and isinstance(start, Mapping):
             await self._reach.check(managed, start)
         latest = await self._latest(managed) if found is None and start is GroupStart.LATEST else {}
-        group = Group(name, generation, ReadProgress(positions=dict(begin)), epoch=kept.epoch)
+        group = Group(name=name, generation=generation, reader=ReadProgress(positions=dict(begin)), epoch=kept.epoch)
         group.update(managed.nodes(), self._now(), managed.removed_intervals)
         if found is None and start is GroupStart.LATEST:
             group.reader.skip_to_latest()
@@ -369,9 +370,9 @@ class GroupCoordinator:
             starts_later = found is None and start is not GroupStart.EARLIEST
             known_losses = losses_before(managed, group, now if starts_later else kept.committed_at)
         mine = CommittedPositions(
-            generation,
-            group.reader.committed(),
-            uuid.uuid4().hex,
+            generation=generation,
+            positions=group.reader.committed(),
+            writer=uuid.uuid4().hex,
             committed_at=kept.committed_at,
             last_active_at=now,
             known_losses=known_losses,
@@ -388,7 +389,13 @@ class GroupCoordinator:
         )
         log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=found is None)
         return LoadedGroup(
-            managed, topic, group, etag, committed_at=kept.committed_at, written_at=now, known_losses=known_losses
+            managed=managed,
+            topic=topic,
+            group=group,
+            etag=etag,
+            committed_at=kept.committed_at,
+            written_at=now,
+            known_losses=known_losses,
         )
 
     async def _latest(self, managed: ManagedTopic) -> dict[str, int]:
@@ -451,9 +458,9 @@ class GroupCoordinator:
         now = self._now()
         committed_at, it.touch_due = now if it.group.pending else it.committed_at, False
         mine = CommittedPositions(
-            it.group.generation,
-            it.group.begin_flush(),
-            uuid.uuid4().hex,
+            generation=it.group.generation,
+            positions=it.group.begin_flush(),
+            writer=uuid.uuid4().hex,
             committed_at=committed_at,
             last_active_at=now,
             known_losses={s: upto for s, upto in it.known_losses.items() if not is_removed(s, it.group.removed)},
@@ -534,13 +541,13 @@ class GroupCoordinator:
 
 def _snapshot(it: LoadedGroup) -> GroupSnapshot:
     return GroupSnapshot(
-        it.group.name,
-        it.group.generation,
-        dict(it.group.reader.committed()),  # as its file has them
-        tuple(sorted(it.group.members)),
-        it.group.assignment,
-        it.committed_at,
-        it.written_at if not it.group.members else 0,
+        name=it.group.name,
+        generation=it.group.generation,
+        positions=dict(it.group.reader.committed()),  # as its file has them
+        members=tuple(sorted(it.group.members)),
+        owners=it.group.assignment,
+        committed_at=it.committed_at,
+        last_active_at=it.written_at if not it.group.members else 0,
         awaited_commits=it.group.awaited_commits,
     )
 

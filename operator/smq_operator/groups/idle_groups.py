@@ -28,7 +28,7 @@ def next_generation(stored: int) -> int:
     return (stored // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
     """One group as the leader knows it. ``owners`` is ``{segment: member}``; times are in microseconds, 0 if unknown.
 
@@ -115,11 +115,11 @@ def read_groups(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, Com
 
 def _snapshot(name: str, kept: CommittedPositions | None) -> GroupSnapshot:
     if kept is None:
-        return GroupSnapshot(name, unreadable=True)
+        return GroupSnapshot(name=name, unreadable=True)
     return GroupSnapshot(
-        name,
-        next_generation(kept.generation),
-        dict(kept.positions),
+        name=name,
+        generation=next_generation(kept.generation),
+        positions=dict(kept.positions),
         committed_at=kept.committed_at,
         last_active_at=kept.last_active_at,
     )

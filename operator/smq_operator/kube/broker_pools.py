@@ -66,11 +66,11 @@ def policy_of(deployments: Iterable[Resource]) -> FleetPolicy | None:
     minimum = max(sum(pool.minimum for pool in pools), 1)
     cpus = min(_cpus(deployment) for deployment in all_of_them)
     return FleetPolicy(
-        minimum,
-        max(sum(pool.maximum for pool in pools), minimum),
-        min(_capacity(deployment) for deployment in all_of_them),
-        BATCHES_PER_CPU * cpus,
-        max((after for after in map(_scale_in_after, all_of_them) if after is not None), default=None),
+        minimum=minimum,
+        maximum=max(sum(pool.maximum for pool in pools), minimum),
+        bytes_per_second=min(_capacity(deployment) for deployment in all_of_them),
+        batches_per_second=BATCHES_PER_CPU * cpus,
+        scale_in_after=max((after for after in map(_scale_in_after, all_of_them) if after is not None), default=None),
     )
 
 

@@ -66,8 +66,8 @@ class DesiredTopics:
         self._problems.pop(name, None)
         problem = _unknown_fields_message(parsed.unknown) if parsed.unknown else None
         self._desired_topics[name] = DesiredTopic(
-            name,
-            parsed.manifest.spec,
+            name=name,
+            spec=parsed.manifest.spec,
             uid=uid,
             problem=problem,
             paused=parsed.manifest.paused,

@@ -50,6 +50,7 @@ class KubePlatform:
 
     def __init__(
         self,
+        *,
         api: KubeApi,
         cache: ResourceCache,
         desired_topics: DesiredTopics,

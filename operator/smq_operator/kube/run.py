@@ -42,22 +42,47 @@ def scopes(kube: KubeSettings) -> list[WatchScope]:
 async def run(kube: KubeSettings) -> None:
     """Stands by and leads until SIGTERM. Raises what ``run_leader`` raises, and KubeError if it finds no API server."""
     api, cache, desired_topics = KubeApi.connect(), ResourceCache(), DesiredTopics()
-    informer = Informer(api, cache, desired_topics.parse, clock.now, scopes(kube))
+    informer = Informer(api=api, cache=cache, parse_topics=desired_topics.parse, clock=clock.now, scopes=scopes(kube))
     termination_tracker = TerminationTracker(cache, clock.now, informer.resync, kube.node_grace_us)
     platform: KubePlatform
 
     def make_platform(address: str, readiness: Readiness, tasks: TaskRunner) -> Platform:
         nonlocal platform
         platform = KubePlatform(
-            api, cache, desired_topics, informer, termination_tracker, kube, readiness.set_not_ready, tasks
+            api=api,
+            cache=cache,
+            desired_topics=desired_topics,
+            informer=informer,
+            termination_tracker=termination_tracker,
+            settings=kube,
+            on_not_ready=readiness.set_not_ready,
+            tasks=tasks,
         )
         return platform
 
     def make_election(address: str, readiness: Readiness, tasks: TaskRunner) -> Election:
-        elector = LeaseElector(api, cache, clock.now, kube.home, kube.lease, kube.pod, address, informer.resync)
+        elector = LeaseElector(
+            api=api,
+            cache=cache,
+            clock=clock.now,
+            namespace=kube.home,
+            name=kube.lease,
+            pod=kube.pod,
+            address=address,
+            on_reconnect=informer.resync,
+        )
         events = EventRecorder(api, kube.pod or "operator", uuid.uuid4().hex[:12], clock.now)
         preflight = PreflightChecks(api, kube, events)
-        return LeaderElection(readiness, tasks, api, cache, platform, elector, events, preflight)
+        return LeaderElection(
+            readiness=readiness,
+            tasks=tasks,
+            api=api,
+            cache=cache,
+            platform=platform,
+            elector=elector,
+            events=events,
+            preflight=preflight,
+        )
 
     try:
         await run_leader(kube, make_platform, make_election)

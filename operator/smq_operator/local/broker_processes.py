@@ -65,12 +65,12 @@ class BrokerProcesses:
 
     def __init__(
         self,
+        *,
         folder: Path,
         leader: str,
         command: Sequence[str],
         environment: dict[str, str],
         changed: Callable[[], None],
-        *,
         journal: bool = True,
     ) -> None:
         self._folder = folder.resolve()
@@ -126,7 +126,7 @@ class BrokerProcesses:
                 log.warning("broker.replaced", broker=record.name, message=f"it reports to {record.leader}")
                 self._request_termination(child)
         for name in self._journals.brokers():
-            self._children.setdefault(name, _BrokerProcess(BrokerRecord(name, ""), desired=False))
+            self._children.setdefault(name, _BrokerProcess(BrokerRecord(name=name, incarnation=""), desired=False))
         self._adopted = True
 
     def _unrecorded(self, records: Sequence[BrokerRecord]) -> list[BrokerRecord]:
@@ -137,7 +137,9 @@ class BrokerProcesses:
             name, incarnation = environment.get(NAME_VARIABLE, ""), environment.get(INCARNATION_VARIABLE, "")
             if name and incarnation and name not in known:
                 leader = environment.get(LEADER_VARIABLE, "")
-                record = BrokerRecord(name, incarnation, pid, start_time(pid), self._boot, leader)
+                record = BrokerRecord(
+                    name=name, incarnation=incarnation, pid=pid, started=start_time(pid), boot=self._boot, leader=leader
+                )
                 record.write(self._records)
                 found.append(record)
                 log.warning("broker.found", broker=name, pid=pid, message="its record was lost, but its process runs")
@@ -159,7 +161,7 @@ class BrokerProcesses:
         for name in names:
             desired = self._children.get(name)
             if desired is None:
-                desired = self._children[name] = _BrokerProcess(BrokerRecord(name, ""))
+                desired = self._children[name] = _BrokerProcess(BrokerRecord(name=name, incarnation=""))
             if desired.pidfd is None and desired.restart is None:
                 self._start(desired)
 
@@ -177,7 +179,7 @@ class BrokerProcesses:
         old, journal = child.record, self._journals.path_for(child.record.name)
         terminated = [*old.terminated, old.incarnation] if old.incarnation else old.terminated
         record = child.record = BrokerRecord(
-            old.name, uuid.uuid4().hex, boot=self._boot, leader=self._leader, terminated=terminated
+            name=old.name, incarnation=uuid.uuid4().hex, boot=self._boot, leader=self._leader, terminated=terminated
         )
         child.ended = asyncio.Event()
         child.terminating = not child.desired

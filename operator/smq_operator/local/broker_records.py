@@ -16,7 +16,7 @@ from smq_storage.object_store.json_codec import from_json
 MAX_KEPT_TERMINATED = 1000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class BrokerRecord:
     """``pid`` and ``started`` (clock ticks since boot) are None before the process is started."""
 

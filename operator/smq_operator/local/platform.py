@@ -50,6 +50,7 @@ class LocalPlatform:
 
     def __init__(
         self,
+        *,
         settings: LocalSettings,
         leader: str,
         environment: dict[str, str],
@@ -60,7 +61,12 @@ class LocalPlatform:
         self._manifests = TopicManifests(settings.folder / "topics", clock)
         command = broker_command(settings.broker_memory, settings.broker_args, settings.broker_wrapper)
         self._processes = BrokerProcesses(
-            settings.folder, leader, command, environment, self._notify_changed, journal=settings.journal
+            folder=settings.folder,
+            leader=leader,
+            command=command,
+            environment=environment,
+            changed=self._notify_changed,
+            journal=settings.journal,
         )
         self._changed: Callable[[], None] = lambda: None
         self._tasks = tasks

@@ -46,7 +46,9 @@ def run(settings: LocalSettings) -> None:
     asyncio.run(
         run_leader(
             settings,
-            lambda address, _, tasks: LocalPlatform(settings, address, environment, clock.now, tasks),
+            lambda address, _, tasks: LocalPlatform(
+                settings=settings, leader=address, environment=environment, clock=clock.now, tasks=tasks
+            ),
             lambda *_: election,
         )
     )

@@ -73,8 +73,8 @@ class LocalSettings(Settings):
             return None
         minimum = max(self.brokers, 1)
         return FleetPolicy(
-            minimum,
-            max(self.max_brokers, minimum),
+            minimum=minimum,
+            maximum=max(self.max_brokers, minimum),
             bytes_per_second=self.broker_capacity,
             scale_in_after=self.scale_in_after,
         )

@@ -100,7 +100,7 @@ class TopicManifests:
                 problem = f"{name}: {file.problem}" if file.problem is not None else None
                 desired = file.desired
                 found[desired.full_name] = DesiredTopic(
-                    desired.full_name, desired.spec, problem=problem, paused=desired.paused
+                    name=desired.full_name, spec=desired.spec, problem=problem, paused=desired.paused
                 )
         return found
 

@@ -67,6 +67,7 @@ class PublishCompleter:
 
     def __init__(
         self,
+        *,
         topics: Mapping[str, ManagedTopic],
         store: StorePool,
         tasks: TaskRunner,

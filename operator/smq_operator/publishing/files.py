@@ -19,13 +19,15 @@ def check_file(
     store: Store, topic: Topic, file: AtomicFile, schema: TopicSchema, filer_now: Micros, max_age: Micros
 ) -> None:
     """Whether brokers will accept references to all rows of the file. Raises ReferenceRejected, StoreUnavailable."""
-    unknown = reference_of(file, RowRange(0, 0, file.rows, 0, 0))
+    unknown = reference_of(file, RowRange(file=0, first_row=0, rows=file.rows, partition_min=0, partition_max=0))
     upload = _read(store, topic, file, unknown)
     if upload.size != file.bytes:
         raise rejected_upload(unknown.upload, f"the file has {upload.size} bytes, expected {file.bytes}")
     partitions = upload.parsed.footer.partitions
     lowest, highest = (partitions[0][0], partitions[-1][0]) if partitions else (0, 0)
-    reference = reference_of(file, RowRange(0, 0, file.rows, lowest, highest))
+    reference = reference_of(
+        file, RowRange(file=0, first_row=0, rows=file.rows, partition_min=lowest, partition_max=highest)
+    )
     check_reference(reference, topic.name, KeyRange(0, topic.spec.partitions), schema.version)
     check_upload(reference, upload.parsed, upload.size, topic.uid, message_schema(schema.columns))
     check_age(file.upload, filer_now - round(upload.modified.timestamp() * SECOND), max_age)
@@ -33,7 +35,12 @@ def check_file(
 
 def read_partitions(store: Store, topic: Topic, file: AtomicFile) -> FilePartitions:
     """The partitions of a file of a committed publish. Raises ReferenceRejected if it is gone or was altered."""
-    upload = _read(store, topic, file, reference_of(file, RowRange(0, 0, file.rows, 0, 0)))
+    upload = _read(
+        store,
+        topic,
+        file,
+        reference_of(file, RowRange(file=0, first_row=0, rows=file.rows, partition_min=0, partition_max=0)),
+    )
     return upload.parsed.footer.partitions
 
 

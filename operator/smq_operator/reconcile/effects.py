@@ -55,6 +55,7 @@ class EffectRunner:
 
     def __init__(
         self,
+        *,
         store: StorePool,
         brokers: BrokerCalls,
         sealing: SealExecutor,

@@ -27,6 +27,7 @@ class FleetReconciler:
 
     def __init__(
         self,
+        *,
         platform: Platform,
         registry: BrokerRegistry,
         topics: TopicDirectory,
@@ -73,7 +74,7 @@ class FleetReconciler:
             going = least.replica.broker if least is not None else None
         action = DecisionAction.SCALE_OUT if target.brokers > have else DecisionAction.SCALE_IN
         words = f"{have} to {target.brokers} brokers: {target.because}" + (f"; draining {going}" if going else "")
-        self._decisions.record_of_brokers(Decision(now, "", action, (), words))
+        self._decisions.record_of_brokers(Decision(at=now, topic="", action=action, segments=(), reason=words))
         self._platform.scale_brokers(target.brokers, going)
 
     def _load(self) -> FleetLoad:

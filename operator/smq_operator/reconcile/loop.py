@@ -43,6 +43,7 @@ class LeaderLoop:
 
     def __init__(
         self,
+        *,
         platform: Platform,
         registry: BrokerRegistry,
         topics: TopicDirectory,
@@ -162,7 +163,9 @@ class LeaderLoop:
             )
             if broker.ended_unexpectedly and broker.cause_at == now:
                 reason = f"{broker.replica.broker}: {broker.cause}"
-                self._decisions.record_of_brokers(Decision(now, "", DecisionAction.BROKER_ENDED, (), reason))
+                self._decisions.record_of_brokers(
+                    Decision(at=now, topic="", action=DecisionAction.BROKER_ENDED, segments=(), reason=reason)
+                )
             self._effects.forget_broker(broker.replica.incarnation)
         if now - self._loads_updated_at >= SECOND:  # brokers report as often
             self._loads_updated_at = now

@@ -37,6 +37,7 @@ class LossRecorder:
 
     def __init__(
         self,
+        *,
         topics: Mapping[str, ManagedTopic],
         decisions: DecisionLog,
         queue: WorkQueue,
@@ -101,7 +102,15 @@ class LossRecorder:
             fields = lost_fields(entry.lost)
             log.error("loss.raised", topic=topic.name, segment=entry.name, source=source, **fields)
             reason = f"{source}: {entry.lost} are lost"
-            self._decisions.record(Decision(self._now(), topic.name, DecisionAction.RECORD_LOSS, (entry.name,), reason))
+            self._decisions.record(
+                Decision(
+                    at=self._now(),
+                    topic=topic.name,
+                    action=DecisionAction.RECORD_LOSS,
+                    segments=(entry.name,),
+                    reason=reason,
+                )
+            )
         self._queue.enqueue(managed)
 
 

@@ -49,7 +49,7 @@ class RecoveryReport:
     unknown: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecovery:
     """See the module's docstring. Use it on the event loop."""
 
@@ -96,7 +96,13 @@ class TopicRecovery:
         await self.store.run(self._write, topic, layout, lacks_current, managed.desired.uid is not None)
         segments = tuple(segment.name for segment in layout.segments) if layout is not None else ()
         self.decisions.record(
-            Decision(self.clock(), topic.name, DecisionAction.RECOVER, segments, "; ".join(report.writes))
+            Decision(
+                at=self.clock(),
+                topic=topic.name,
+                action=DecisionAction.RECOVER,
+                segments=segments,
+                reason="; ".join(report.writes),
+            )
         )
         return report
 

@@ -36,6 +36,7 @@ class TopicSync:
 
     def __init__(
         self,
+        *,
         platform: Platform,
         topics: TopicDirectory,
         assignments: BrokerAssignments,
@@ -126,7 +127,9 @@ class TopicSync:
         if managed.desired.paused != desired.paused:
             words = "is" if desired.paused else "is no more"
             action = DecisionAction.PAUSE_SCALING if desired.paused else DecisionAction.RESUME_SCALING
-            self._decisions.record(Decision(now, managed.name, action, (), f"autoscaling {words} paused"))
+            self._decisions.record(
+                Decision(at=now, topic=managed.name, action=action, segments=(), reason=f"autoscaling {words} paused")
+            )
             if managed.last_adopted is not None:
                 managed.last_adopted = replace(managed.last_adopted, paused=desired.paused)
         if managed.reconciler is not None and managed.reconciler.paused != desired.paused:

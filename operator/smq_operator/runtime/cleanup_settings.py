@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from smq_core.model.entities import SECOND
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupSettings:
     """All in microseconds.
 

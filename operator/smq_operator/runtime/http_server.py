@@ -28,6 +28,7 @@ class HttpServer:
 
     def __init__(
         self,
+        *,
         ready: Callable[[], str],
         metrics: Callable[[], tuple[bytes, str]],
         add_pages: Callable[[web.UrlDispatcher], None] = lambda _: None,

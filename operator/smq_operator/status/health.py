@@ -54,7 +54,7 @@ class FilerOutage:
     brokers: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthIssues:
     """The health issues of one topic that last.
 
@@ -88,6 +88,7 @@ class HealthMonitor:
 
     def __init__(
         self,
+        *,
         topics: Mapping[str, ManagedTopic],
         registry: BrokerRegistry,
         clock: Callable[[], int],
@@ -191,14 +192,14 @@ class HealthTracker:
         shown = self._blocked.update(blocked, now)
         unhealthy = [(s.name, r) for s in living for r in s.replicas if r.incarnation not in healthy]
         return HealthIssues(
-            self._unavailable.update(_unavailable(unhealthy, registry, now), now),
-            self._draining.update(_draining(unhealthy, registry), now),
-            self._hot.update(hot, now),
-            shown,
-            _awaited(reconciler.blocked.values(), registry) if shown else (),
-            _journal_problems(living, registry, now),
-            self._withheld.update(map(_describe, reconciler.load.withheld_changes), now),
-            tuple(
+            unavailable=self._unavailable.update(_unavailable(unhealthy, registry, now), now),
+            draining=self._draining.update(_draining(unhealthy, registry), now),
+            hot=self._hot.update(hot, now),
+            blocked=shown,
+            awaited=_awaited(reconciler.blocked.values(), registry) if shown else (),
+            journals=_journal_problems(living, registry, now),
+            withheld=self._withheld.update(map(_describe, reconciler.load.withheld_changes), now),
+            stalled=tuple(
                 AffectedReplica(s.name, s.primary.broker)
                 for s in living
                 if (s.primary.incarnation, layout.uid, s.name) in stalled

@@ -14,7 +14,7 @@ from smq_storage.object_store.store import Store
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedPositions:
     """``positions`` is {segment: next offset}. ``writer`` is unique for each write.
 

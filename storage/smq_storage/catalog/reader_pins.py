@@ -135,7 +135,7 @@ def read_pin(store: Store, topic: str, uid: str, pin_id: str) -> StoredPin | Non
         pin, problem = from_json(ReaderPin, tail.data), ""
     except ValueError as error:
         pin, problem = ReaderPin("", FOR_EVER, EMPTY), f"{path} cannot be understood: {error}"
-    return StoredPin(pin_id, pin, tail.etag, renewed_at, problem)
+    return StoredPin(id=pin_id, pin=pin, etag=tail.etag, renewed_at=renewed_at, problem=problem)
 
 
 def list_pins(store: Store, topic: str, uid: str) -> list[StoredPin]:

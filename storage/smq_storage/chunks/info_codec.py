@@ -66,4 +66,6 @@ def _pack(state: ProducerState) -> _StoredState:
 
 def _unpack(stored: _StoredState) -> ProducerState:
     epoch, last_sequence, instance, appended, steps = stored
-    return ProducerState(epoch, last_sequence, tuple(accumulate(steps)), instance, appended)
+    return ProducerState(
+        epoch=epoch, last_sequence=last_sequence, recent=tuple(accumulate(steps)), instance=instance, appended=appended
+    )

@@ -31,7 +31,7 @@ MAX_HOLE_BYTES = 64 * 1024
 ByteRange = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroups:
     """Neighbouring row groups with the file's rows ``first .. end - 1``, and the ranges of bytes of their columns.
 
@@ -115,7 +115,7 @@ def select_row_groups(
 
     Each part has at most ``PART_BYTES`` of the columns, and ``DECODED_BYTES`` in memory, or one row group.
     """
-    part, size, end = RowGroups([], 0, 0, []), 0, 0
+    part, size, end = RowGroups(numbers=[], first=0, end=0, ranges=[]), 0, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         first, end = end, end + group.num_rows
@@ -126,9 +126,15 @@ def select_row_groups(
         decoded = decoded_bytes(footer, number, _wanted_columns(group, columns))
         if part.numbers and (size + group_size > PART_BYTES or part.decoded + decoded > DECODED_BYTES):
             yield part
-            part, size = RowGroups([], first, first, []), 0
+            part, size = RowGroups(numbers=[], first=first, end=first, ranges=[]), 0
         begin = part.first if part.numbers else first
-        part = RowGroups([*part.numbers, number], begin, end, _merge([*part.ranges, *ranges]), part.decoded + decoded)
+        part = RowGroups(
+            numbers=[*part.numbers, number],
+            first=begin,
+            end=end,
+            ranges=_merge([*part.ranges, *ranges]),
+            decoded=part.decoded + decoded,
+        )
         size += group_size
     if part.numbers:
         yield part

@@ -26,7 +26,7 @@ class MergeTask:
     key: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedSegment:
     """What became of a segment. ``switched`` is false if somebody else changed it, or retention removed it, meanwhile.
 
@@ -70,7 +70,9 @@ def compact_topic(
             switched = switch_file_list(store, segment, new, uuid.uuid4().hex, retry_policy or RetryPolicy())
         except DataLost:
             new, switched = [], False  # retention removed the segment
-        yield CompactedSegment(segment.name, merged_files, len(new), size, switched)
+        yield CompactedSegment(
+            segment=segment.name, merged_files=merged_files, new_files=len(new), bytes=size, switched=switched
+        )
 
 
 def merge_here(store: Store) -> MergeAll:

@@ -31,7 +31,7 @@ _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class S3Options:
     """What the url does not say. ``timeout`` limits one request, in seconds.
 

@@ -86,7 +86,7 @@ class Store:
     write or deletion StoreStateUnknown. Every method raises StoreDenied if the store refuses the credentials.
     """
 
-    def __init__(self, url: str, where: str, writer: Any, reader: Any, options: S3Options | None = None) -> None:
+    def __init__(self, *, url: str, where: str, writer: Any, reader: Any, options: S3Options | None = None) -> None:
         self.url = url
         self._where = where
         self._writer = writer
@@ -260,10 +260,10 @@ def open_store(
     Raises InvalidRequest if the url is invalid.
     """
     key = given_key(access_key, secret_key, session_token)
-    options = S3Options(endpoint, region or DEFAULT_REGION, key, timeout, proxy)
+    options = S3Options(endpoint=endpoint, region=region or DEFAULT_REGION, key=key, timeout=timeout, proxy=proxy)
     writer, reader = create_clients(url, options)
     where = f"{url} ({endpoint})" if endpoint and url.startswith("s3:") else url
-    return Store(url, where, writer, reader, options if url.startswith("s3:") else None)
+    return Store(url=url, where=where, writer=writer, reader=reader, options=options if url.startswith("s3:") else None)
 
 
 def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int, datetime]:
@@ -281,7 +281,7 @@ def _read_tail(store: Any, path: str, nbytes: int) -> tuple[memoryview, str, int
         return _read(store, path, None)  # an empty object has no range of bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """Where the store is and how to reach it. Configuration and messages carry this instead of an open store."""
 
@@ -307,7 +307,7 @@ class StoreSettings:
     ) -> StoreSettings:
         """What a person configured. The AWS_ variables say what endpoint and region are, if nobody else does."""
         return cls(
-            url,
+            url=url,
             endpoint=endpoint or endpoint_of_environment(),
             region=region or region_of_environment(),
             timeout=timeout,
@@ -316,7 +316,7 @@ class StoreSettings:
     @classmethod
     def from_public_options(cls, url: str, options: dict[str, str]) -> StoreSettings:
         """The reverse of :meth:`to_public_options`; credentials come from the environment."""
-        return cls(url, endpoint=options.get("endpoint"), region=options.get("region"))
+        return cls(url=url, endpoint=options.get("endpoint"), region=options.get("region"))
 
     def signed_with(self, key: SigningKey | None) -> StoreSettings:
         """The same store with this key. None leaves the credentials to the environment."""

@@ -122,7 +122,9 @@ class SeaweedProcess:
         """How to reach ``s3://smq/<prefix>`` here."""
         access_key, secret_key = self._keys
         url = f"s3://{BUCKET}/{prefix}".rstrip("/")
-        return StoreSettings(url, endpoint=self.endpoint, access_key=access_key, secret_key=secret_key, timeout=timeout)
+        return StoreSettings(
+            url=url, endpoint=self.endpoint, access_key=access_key, secret_key=secret_key, timeout=timeout
+        )
 
     def store(self, prefix: str = "", *, timeout: float = 15.0) -> Store:
         return self.settings(prefix, timeout=timeout).open()

@@ -41,7 +41,7 @@ class _Columns:
     first_row: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredFileList:
     segment: str
     end: int
@@ -116,7 +116,12 @@ def encode_file_list(file_list: FileList, folder: str) -> bytes:
     large_values = {number: file.large_values for number, file in enumerate(file_list.files) if file.large_values}
     return to_json(
         _StoredFileList(
-            file_list.segment, file_list.end, _Columns(**columns), file_list.version, file_list.nonce, large_values
+            segment=file_list.segment,
+            end=file_list.end,
+            files=_Columns(**columns),
+            version=file_list.version,
+            nonce=file_list.nonce,
+            large_values=large_values,
         )
     )
 
@@ -125,16 +130,18 @@ def decode_file_list(data: bytes | memoryview, folder: str, path: str = "") -> F
     """The reverse of :func:`encode_file_list`; ``path`` is for errors. Raises CorruptDocument."""
     try:
         stored = from_json(_StoredFileList, data)
-        columns = [getattr(stored.files, name) for name in _COLUMNS]
-        columns[0] = [_absolute(relative, folder) for relative in columns[0]]
-        files = [FileEntry(*values) for values in zip(*columns, strict=True)]
+        columns = {name: getattr(stored.files, name) for name in _COLUMNS}
+        columns["path"] = [_absolute(relative, folder) for relative in columns["path"]]
+        files = [FileEntry(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
         if any(number not in range(len(files)) for number in stored.large_values):
             raise ValueError(f"it names large values of other files than its {len(files)}")
         for number, names in stored.large_values.items():
             files[number] = replace(files[number], large_values=names)
-        return FileList(stored.segment, stored.end, tuple(files), stored.version, stored.nonce)
+        return FileList(
+            segment=stored.segment, end=stored.end, files=tuple(files), version=stored.version, nonce=stored.nonce
+        )
     except ValueError as error:
-        raise CorruptDocument(f"{path or 'the segment file_list'} cannot be understood: {error}", path=path) from None
+        raise CorruptDocument(f"{path or 'the file list'} cannot be understood: {error}", path=path) from None
 
 
 def _identities(file_list: FileList) -> tuple[object, ...]:

@@ -48,18 +48,18 @@ def compacted_file(path: str, info: ChunkInfo) -> FileEntry | None:
     if rows is None:
         return None
     return FileEntry(
-        paths.compacted_file_of_chunk(path, rows.name),
-        info.first,
-        info.rows,
-        rows.bytes,
-        rows.etag,
-        rows.timestamp_min,
-        rows.timestamp_max,
-        rows.appended_min,
-        rows.appended_max,
-        rows.key_min,
-        rows.key_max,
-        info.schema_version,
+        path=paths.compacted_file_of_chunk(path, rows.name),
+        first=info.first,
+        rows=info.rows,
+        bytes=rows.bytes,
+        etag=rows.etag,
+        timestamp_min=rows.timestamp_min,
+        timestamp_max=rows.timestamp_max,
+        appended_min=rows.appended_min,
+        appended_max=rows.appended_max,
+        key_min=rows.key_min,
+        key_max=rows.key_max,
+        schema_version=info.schema_version,
         large_values=info.large_values,
     )
 
@@ -74,15 +74,21 @@ def entry_of_file(
 ) -> FileEntry:
     """The entry of a file whose rows are those from the offset ``first`` on. ``stored``: its path, bytes and etag."""
     path, size, etag = stored
+    timestamp_min, timestamp_max = _bounds(footer, "timestamp")
+    appended_min, appended_max = _bounds(footer, "appended")
+    key_min, key_max = _key_bounds(footer, key or "key")
     return FileEntry(
-        path,
-        first,
-        footer.num_rows,
-        size,
-        etag,
-        *_bounds(footer, "timestamp"),
-        *_bounds(footer, "appended"),
-        *_key_bounds(footer, key or "key"),
+        path=path,
+        first=first,
+        rows=footer.num_rows,
+        bytes=size,
+        etag=etag,
+        timestamp_min=timestamp_min,
+        timestamp_max=timestamp_max,
+        appended_min=appended_min,
+        appended_max=appended_max,
+        key_min=key_min,
+        key_max=key_max,
         schema_version=schema_version,
         large_values=large_values,
     )
@@ -94,15 +100,15 @@ def _referenced_file(chunk: StoredChunk, reference: Reference) -> FileEntry:
     referenced = ReferencedRows.of_chunk(paths.topic_uid_of_chunk(chunk.path), info)
     assert referenced is not None
     return FileEntry(
-        referenced.path,
-        info.first,
-        info.rows,
-        reference.bytes,
-        reference.etag,
-        reference.timestamp_min,
-        reference.timestamp_max,
-        referenced.appended,
-        referenced.appended,
+        path=referenced.path,
+        first=info.first,
+        rows=info.rows,
+        bytes=reference.bytes,
+        etag=reference.etag,
+        timestamp_min=reference.timestamp_min,
+        timestamp_max=reference.timestamp_max,
+        appended_min=referenced.appended,
+        appended_max=referenced.appended,
         schema_version=reference.schema_version,
         first_row=reference.first_row,
     )

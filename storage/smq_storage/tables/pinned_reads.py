@@ -51,7 +51,7 @@ class TopicFiles:
     def segments(self) -> list[StoredSegment]:
         """Where the files of all segments are: first the sealed ones in the order of the index, then the others."""
         sealed = {entry.name: StoredSegment.of(self.topic, self.uid, entry) for entry in self.index.entries}
-        living = {it.name: StoredSegment(self.topic, self.uid, it.name) for it in self.layout.segments}
+        living = {it.name: StoredSegment(topic=self.topic, uid=self.uid, name=it.name) for it in self.layout.segments}
         return [*sealed.values(), *(it for name, it in living.items() if name not in sealed)]
 
 
@@ -80,7 +80,17 @@ class PinnedReads:
         removed = sealed_index.load(store, topic, uid).removed
         pin_id, began = self._new_id(), self._clock()
         create_pin(store, topic, uid, pin_id, owner, lifetime, removed, self._new_id(), policy)
-        read = PinnedRead(store, pin_id, topic, uid, lifetime, began, self._new_id, self._clock, policy)
+        read = PinnedRead(
+            store=store,
+            pin_id=pin_id,
+            topic=topic,
+            uid=uid,
+            lifetime=lifetime,
+            began=began,
+            new_id=self._new_id,
+            clock=self._clock,
+            retry_policy=policy,
+        )
         try:
             read.files = read_topic_files(store, topic, uid, removed, policy)
         except BaseException:
@@ -96,6 +106,7 @@ class PinnedRead:
 
     def __init__(
         self,
+        *,
         store: Store,
         pin_id: str,
         topic: str,

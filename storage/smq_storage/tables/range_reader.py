@@ -117,4 +117,12 @@ def _read_end(store: Store, file: FileEntry) -> OpenedFile:
 
 
 def _referenced_rows(segment: str, file: FileEntry) -> ReferencedRows:
-    return ReferencedRows(file.path, file.etag, file.first_row, file.rows, segment, file.first, file.appended_min or 0)
+    return ReferencedRows(
+        path=file.path,
+        etag=file.etag,
+        first_row=file.first_row,
+        rows=file.rows,
+        segment=segment,
+        first=file.first,
+        appended=file.appended_min or 0,
+    )

@@ -15,7 +15,7 @@ from smq_storage.tables.file_lists import read_file_list
 from smq_storage.tables.file_statistics import file_entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSegment:
     """Where a segment's files are. It can be sent to another process.
 
@@ -31,7 +31,7 @@ class StoredSegment:
     @classmethod
     def of(cls, topic: str, uid: str, sealed: SealedSegment) -> StoredSegment:
         """A sealed segment from its entry in the index."""
-        return cls(topic, uid, sealed.name, sealed.end, sealed.file_list)
+        return cls(topic=topic, uid=uid, name=sealed.name, end=sealed.end, file_list=sealed.file_list)
 
 
 def files_between(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[FileEntry]:

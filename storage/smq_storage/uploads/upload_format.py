@@ -41,7 +41,7 @@ ROW_GROUP_BYTES = 8 << 20
 MAX_ROW_GROUP_BYTES = 8 * ROW_GROUP_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UploadFooter:
     """What an upload says of itself.
 
@@ -104,7 +104,14 @@ def footer_of(table: pa.Table, topic_uid: str, schema_version: int, producer: st
 
     counts = pc.value_counts(table.column(PARTITION).combine_chunks())
     pairs = sorted(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
-    return UploadFooter(topic_uid, schema_version, producer, epoch, table.num_rows, tuple(pairs))
+    return UploadFooter(
+        topic_uid=topic_uid,
+        schema_version=schema_version,
+        producer=producer,
+        epoch=epoch,
+        rows=table.num_rows,
+        partitions=tuple(pairs),
+    )
 
 
 def write_upload(sink: Any, table: pa.Table, footer: UploadFooter) -> None:

@@ -37,7 +37,7 @@ def read_upload_footer(store: Store, path: str) -> StoredUpload:
     return StoredUpload(tail.etag, tail.size, tail.modified, parse_upload(tail.data))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReferencedRows:
     """Rows of an upload as messages of a segment, at the offsets ``first .. first + rows - 1``.
 
@@ -67,7 +67,14 @@ class ReferencedRows:
             raise CorruptChunk(f"{segment} refers to an upload at offset {first}: {error.message}") from None
         partitions = reference.partition_min, reference.partition_max
         return ReferencedRows(
-            path, reference.etag, reference.first_row, reference.rows, segment, first, appended, partitions
+            path=path,
+            etag=reference.etag,
+            first_row=reference.first_row,
+            rows=reference.rows,
+            segment=segment,
+            first=first,
+            appended=appended,
+            partitions=partitions,
         )
 
     @staticmethod

@@ -29,7 +29,7 @@ from smq_storage.verification.findings import FileProblem
 from smq_storage.verification.referenced_uploads import ReferencedUploads
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedSegment:
     """What layout or index say of a segment. ``end`` is None while it is not sealed; ``file_list`` may be empty."""
 
@@ -40,7 +40,7 @@ class ExpectedSegment:
     file_list: str = ""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SegmentFiles:
     """``rows``: whether all rows are read. ``files`` has those that were found, in order.
 

@@ -52,12 +52,28 @@ class TopicFiles:
         uploads = ReferencedUploads(self._store, topic.uid, absences, rows=self._rows)
         yield from _unknown_predecessors(topic, layout, index)
         for segment in _expected(layout, index):
-            checked = SegmentFiles(self._store, topic, segment, columns, uploads, absences, self._rows)
+            checked = SegmentFiles(
+                store=self._store,
+                topic=topic,
+                segment=segment,
+                columns=columns,
+                uploads=uploads,
+                absences=absences,
+                rows=self._rows,
+            )
             problems = list(checked.problems())
             if problems and segment.file_list:
                 # Superseded chunks may be deleted between the answers, and the index may name other files by now.
                 segment = self._current(topic, segment)
-                checked = SegmentFiles(self._store, topic, segment, columns, uploads, absences, self._rows)
+                checked = SegmentFiles(
+                    store=self._store,
+                    topic=topic,
+                    segment=segment,
+                    columns=columns,
+                    uploads=uploads,
+                    absences=absences,
+                    rows=self._rows,
+                )
                 problems = list(checked.problems())
             self.segments += 1
             self.files += len(checked.files)
@@ -91,10 +107,18 @@ class TopicFiles:
 
 
 def _expected(layout: Layout | None, index: Index) -> list[ExpectedSegment]:
-    sealed = [ExpectedSegment(it.name, it.range, it.schema_version, it.end, it.file_list) for it in index.entries]
+    sealed = [
+        ExpectedSegment(
+            name=it.name, range=it.range, schema_version=it.schema_version, end=it.end, file_list=it.file_list
+        )
+        for it in index.entries
+    ]
     names = {it.name for it in sealed}
     living = [it for it in layout.segments if it.name not in names] if layout is not None else []
-    return [*sealed, *(ExpectedSegment(it.name, it.range, it.schema_version) for it in living)]
+    return [
+        *sealed,
+        *(ExpectedSegment(name=it.name, range=it.range, schema_version=it.schema_version) for it in living),
+    ]
 
 
 def _unknown_predecessors(topic: Topic, layout: Layout | None, index: Index) -> Iterator[FileProblem]:

@@ -131,7 +131,10 @@ def test_a_segment_that_the_leader_no_longer_names_is_looked_up(
     leader.assigned = [segment.name]
     one.open(topic, segment)
     chain = ChunkChain(store, topic.name, topic.uid, segment.name)
-    chain.put_seal(ChunkInfo(segment.name, 0, 0, writer="a leader", nonce="n", sealed=True), schema=chunk_schema())
+    chain.put_seal(
+        ChunkInfo(segment=segment.name, first=0, rows=0, writer="a leader", nonce="n", sealed=True),
+        schema=chunk_schema(),
+    )
     seen = len(leader.reports)
     eventually(lambda: len(leader.reports) >= seen + 2)
     assert one.report(segment).state == pb.SegmentReport.OPEN

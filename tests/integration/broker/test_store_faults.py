@@ -111,7 +111,7 @@ def test_a_primary_whose_chunk_was_taken_finds_out_how_it_was_sealed(broker: Bro
     producer.wait_acked(producer.send(rows_of_size(3, 10)))
     chain = ChunkChain(store, topic.name, topic.uid, segment.name)
     state = next(chain.walk()).producers
-    seal = ChunkInfo(segment.name, 3, 0, writer="a leader", nonce="n", sealed=True, producers=state)
+    seal = ChunkInfo(segment=segment.name, first=3, rows=0, writer="a leader", nonce="n", sealed=True, producers=state)
     assert chain.put_seal(seal, schema=chunk_schema()) == seal
     late = producer.send(rows_of_size(1, 10))
     outcome = producer.wait_sealed()

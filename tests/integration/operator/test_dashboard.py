@@ -66,9 +66,17 @@ async def test_the_page_shows_what_the_leader_knows(tmp_path: Path) -> None:
         ):
             overview.history.add(now - age * SECOND, {"travel/flights": column(starts, load)})
         leader.decisions.record(
-            Decision(now, "travel/flights", DecisionAction.SPLIT, ("flights-0-16-0",), "3 targets <b>too hot</b>")
+            Decision(
+                at=now,
+                topic="travel/flights",
+                action=DecisionAction.SPLIT,
+                segments=("flights-0-16-0",),
+                reason="3 targets <b>too hot</b>",
+            )
         )
-        server = HttpServer(lambda: "", lambda: (b"", "text/plain"), DashboardPages(overview).add_to)
+        server = HttpServer(
+            ready=lambda: "", metrics=lambda: (b"", "text/plain"), add_pages=DashboardPages(overview).add_to
+        )
         port = await server.start("127.0.0.1:0")
         try:
             page = await asyncio.to_thread(rendered, f"http://127.0.0.1:{port}/", tmp_path)

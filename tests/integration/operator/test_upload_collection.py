@@ -60,8 +60,20 @@ def uploads(store: Store, topic: Topic) -> set[str]:
 
 def refer(store: Store, topic: Topic, segment: str, first: int, name: str) -> None:
     """A reference chunk, as a primary writes it; of a former release for even offsets."""
-    reference = Reference(f"{name}.parquet", "etag", 0, ROWS, 1, 0, 0, 0, 0)
-    info = ChunkInfo(segment, first, ROWS, "w", f"r{first}", reference=reference, appended=1)
+    reference = Reference(
+        upload=f"{name}.parquet",
+        etag="etag",
+        first_row=0,
+        rows=ROWS,
+        bytes=1,
+        partition_min=0,
+        partition_max=0,
+        timestamp_min=0,
+        timestamp_max=0,
+    )
+    info = ChunkInfo(
+        segment=segment, first=first, rows=ROWS, writer="w", nonce=f"r{first}", reference=reference, appended=1
+    )
     if not first:
         info = replace(info, upload=f"{name}.parquet", reference=None)
     store.put(paths.chunk(topic.name, topic.uid, segment, first), encode_chunk([], info, chunk_schema()))

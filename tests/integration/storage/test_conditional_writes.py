@@ -47,12 +47,14 @@ def chain(store: Store) -> ChunkChain:
 def put(
     store: Store, writer: str, nonce: str = "1", retry_policy: RetryPolicy = LONG_TIMEOUT
 ) -> ChunkInfo | WriteConflict[ChunkInfo]:
-    written = chain(store).put(ChunkInfo("t-0", 0, 1, writer, nonce), [(BATCH, 5)], SCHEMA, retry_policy)
+    written = chain(store).put(
+        ChunkInfo(segment="t-0", first=0, rows=1, writer=writer, nonce=nonce), [(BATCH, 5)], SCHEMA, retry_policy
+    )
     return written.info if isinstance(written, StoredChunk) else written
 
 
 def layout(writer: str, version: int = 0) -> Layout:
-    return Layout("ns/t", "uid", 16, version=version, writer=writer)
+    return Layout(topic="ns/t", uid="uid", partitions=16, version=version, writer=writer)
 
 
 @pytest.mark.parametrize("times", [1, 3])

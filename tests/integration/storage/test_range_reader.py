@@ -57,7 +57,11 @@ def test_the_etag_of_the_writer_is_the_etag_of_readers(store: CountingStore) -> 
     segment = write_segment(store, 10, 10)
     chain = ChunkChain(store, TOPIC, UID, SEGMENT)
     other = ChunkChain(store, TOPIC, UID, "t-0-8-1")
-    written = other.put(ChunkInfo("t-0-8-1", 0, 5, "w", "n"), [(rows_of(0, 5), 1)], chunk_schema(COLUMNS))
+    written = other.put(
+        ChunkInfo(segment="t-0-8-1", first=0, rows=5, writer="w", nonce="n"),
+        [(rows_of(0, 5), 1)],
+        chunk_schema(COLUMNS),
+    )
     assert isinstance(written, StoredChunk)
     assert file_entry(written, "number") == file_entry(other.stored(0) or written._replace(etag=""), "number")
     file_list = read_file_list(store, TOPIC, UID, segment.file_list)

@@ -97,8 +97,8 @@ MUTATIONS = (
         "show_the_generation_of_the_file",
         "The generation that is shown never goes back.",
         IDLE,
-        "        next_generation(kept.generation),\n",
-        "        kept.generation,\n",
+        "        generation=next_generation(kept.generation),\n",
+        "        generation=kept.generation,\n",
         (f"{TEST_CHANGES}::test_the_generation_that_is_shown_never_goes_back",),
     ),
     Mutation(

@@ -118,7 +118,7 @@ def test_a_load_that_goes_up_and_down_is_scaled_for_its_peaks(one: float, two: f
     spec = TopicSpec(
         partitions=PARTITIONS, target_messages_per_second=int(TARGET), merge_after=300 * SECOND, max_segments=40
     )
-    record = Model(shape, Environment(spec, FleetPolicy(3, 3, bytes_per_second=1e9)), seed).run()
+    record = Model(shape, Environment(spec, FleetPolicy(minimum=3, maximum=3, bytes_per_second=1e9)), seed).run()
     assert not early_changes(record, spec)
     assert len(record.changes("merge")) <= 40
     late = [e for e in record.changes("split") if e.second > 400]

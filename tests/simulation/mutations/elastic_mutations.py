@@ -250,7 +250,14 @@ def scale_in_below_the_replicas(patch: Patch) -> None:
     def desired_brokers(
         self: FleetScaler, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int
     ) -> DesiredBrokers:
-        return original(self, FleetPolicy(1, policy.maximum, policy.bytes_per_second), have, load, 1, now)
+        return original(
+            self,
+            FleetPolicy(minimum=1, maximum=policy.maximum, bytes_per_second=policy.bytes_per_second),
+            have,
+            load,
+            1,
+            now,
+        )
 
     patch.setattr(FleetScaler, "desired_brokers", desired_brokers)
 

@@ -33,7 +33,7 @@ def name_whatever_version_0_lists(patch: Patch) -> None:
     """A broker that has not seen the whole chain writes no file list, and the leader names none of another end."""
 
     def file_list(self: FileListDraft, end: int) -> FileList | None:
-        return FileList(self.segment, self.end, tuple(self._files))
+        return FileList(segment=self.segment, end=self.end, files=tuple(self._files))
 
     def read(self: TopicFileLists, store: Any, entry: Any, name: str) -> Any:
         return read_file_list(store, self._topic.name, self._topic.uid, name)

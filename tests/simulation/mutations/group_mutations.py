@@ -37,9 +37,9 @@ def keep_the_epoch_of_positions_that_are_set(patch: Patch) -> None:
 def give_a_group_the_epoch_of_a_deleted_one(patch: Patch) -> None:
     """A group that is made again after its deletion has another epoch, so that members of before go back."""
 
-    def positions(generation: int, *values: Any, **fields: Any) -> CommittedPositions:
-        fields["epoch"] = fields["epoch"] if generation else "first"
-        return CommittedPositions(generation, *values, **fields)
+    def positions(**fields: Any) -> CommittedPositions:
+        fields["epoch"] = fields["epoch"] if fields["generation"] else "first"
+        return CommittedPositions(**fields)
 
     patch.setattr(group_coordinator, "CommittedPositions", positions)
 

@@ -154,7 +154,7 @@ def a_recovered_log_trusts_its_chain_end(patch: Patch) -> None:
     """Others may have written the chain since, and the producers' state is in the chain, so the sealer reads it."""
 
     def of_recovered(replica: SegmentReplica, snapshot_at: int) -> UnsealedTail:
-        return UnsealedTail(replica.chain_end, entries=tuple(replica.tail), knows_chain_end=True)
+        return UnsealedTail(start=replica.chain_end, entries=tuple(replica.tail), knows_chain_end=True)
 
     patch.setattr(UnsealedTail, "of_recovered", staticmethod(of_recovered))
 

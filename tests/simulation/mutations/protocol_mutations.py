@@ -80,7 +80,11 @@ def accept_a_sequence_gap(patch: Patch) -> None:
             return original(self, stream, batch, now)
         except SequenceGap:
             id_ = batch.id
-            known = {id_.producer: ProducerState(id_.epoch, id_.sequence - 1, (), id_.instance, now)}
+            known = {
+                id_.producer: ProducerState(
+                    epoch=id_.epoch, last_sequence=id_.sequence - 1, recent=(), instance=id_.instance, appended=now
+                )
+            }
             self.sessions.producers.inherit(known)
             return append(self, stream, batch, now)
 
@@ -239,7 +243,7 @@ def report_an_outcome_before_the_seal_chunk(patch: Patch) -> None:
     def seal(self: SimulatedSegment) -> Any:
         if self.sealing is None:
             machine = self.machine
-            outcome = SealOutcome(self.name, machine.end, machine.sessions.producers.snapshot())
+            outcome = SealOutcome(segment=self.name, end=machine.end, producers=machine.sessions.producers.snapshot())
             for stream in list(self.streams):
                 stream.stream.down(("sealed", outcome))
         return original(self)
@@ -286,7 +290,7 @@ def send_onward_before_the_outcome_is_known(patch: Patch) -> None:
     def advance(self: SimulatedProducer) -> None:
         for name, send_queue in self.send_queues.send_queues.items():
             if send_queue.in_flight and send_queue.state is SendQueueState.CLOSED:
-                self._outcomes.setdefault(name, SealOutcome(name, 0))
+                self._outcomes.setdefault(name, SealOutcome(segment=name, end=0))
         original(self)
 
     patch.setattr(SimulatedProducer, "_advance", advance)

@@ -18,4 +18,4 @@ NO_GRACE = CleanupSettings(removed_files_grace_us=0)
 
 def leader_at(now: int) -> ClockReading:
     """The leader's clock says ``now`` (microseconds), and for the filer everything is old."""
-    return ClockReading(now, FAR)
+    return ClockReading(leader=now, filer=FAR)

@@ -56,8 +56,22 @@ def put_chain(store: Store, topic: Topic, sealed: Sequence[SealedSegment]) -> No
     count = len(sealed)
     sealed_index.append(store, topic.name, topic.uid, sealed)
     before = (segment_name(count - 1),) if count else ()
-    it = Segment(segment_name(count), count, RANGE, Phase.OPEN, Durability.STORED, (HOLDER,), before)
-    layouts.put_layout(store, Layout(topic.name, topic.uid, 16, 1, count + 1, (it,), writer="w"), None)
+    it = Segment(
+        name=segment_name(count),
+        number=count,
+        range=RANGE,
+        phase=Phase.OPEN,
+        durability=Durability.STORED,
+        replicas=(HOLDER,),
+        predecessors=before,
+    )
+    layouts.put_layout(
+        store,
+        Layout(
+            topic=topic.name, uid=topic.uid, partitions=16, version=1, next_number=count + 1, segments=(it,), writer="w"
+        ),
+        None,
+    )
 
 
 def read_stored_topic(store: Store, name: str) -> Topic:
@@ -72,16 +86,16 @@ def read_stored_topic(store: Store, name: str) -> Topic:
 def sealed_entry(number: int, end: int, **more: Any) -> SealedSegment:
     """The segment of a chain with this number, sealed at ``number + 1`` seconds."""
     return SealedSegment(
-        segment_name(number),
-        number,
-        RANGE,
-        end,
-        (segment_name(number - 1),) if number else (),
-        (segment_name(number + 1),),
-        Reason.ROLL,
-        Reason.ROLL,
-        number * 1_000_000,
-        (number + 1) * 1_000_000,
+        name=segment_name(number),
+        number=number,
+        range=RANGE,
+        end=end,
+        predecessors=(segment_name(number - 1),) if number else (),
+        successors=(segment_name(number + 1),),
+        opened_because=Reason.ROLL,
+        sealed_because=Reason.ROLL,
+        opened_at=number * 1_000_000,
+        sealed_at=(number + 1) * 1_000_000,
         **more,
     )
 
@@ -91,8 +105,10 @@ def write_segment(store: Store, topic: Topic, segment: str) -> int:
     chain = ChunkChain(store, topic.name, topic.uid, segment)
     schema, batch = chunk_schema(()), pa.RecordBatch.from_pylist(_rows(), schema=message_schema(()))
     for first in range(0, END, ROWS):
-        chain.put(ChunkInfo(segment, first, ROWS, "w", f"n{first}"), [(batch, 1)], schema)
-    chain.put_seal(ChunkInfo(segment, END, 0, "w", "seal", sealed=True))
+        chain.put(
+            ChunkInfo(segment=segment, first=first, rows=ROWS, writer="w", nonce=f"n{first}"), [(batch, 1)], schema
+        )
+    chain.put_seal(ChunkInfo(segment=segment, first=END, rows=0, writer="w", nonce="seal", sealed=True))
     return sum(file.size for file in chain.files())
 
 

@@ -36,9 +36,9 @@ def _write_segment(store: Store, number: int, chunks: int) -> SealedSegment:
     name, end = segment_name(number), chunks * ROWS
     chain = ChunkChain(store, NAME, UID, name)
     for first in range(0, end, ROWS):
-        info = ChunkInfo(name, first, ROWS, "w", f"n{first}")
+        info = ChunkInfo(segment=name, first=first, rows=ROWS, writer="w", nonce=f"n{first}")
         chain.put(info, [(rows_of(first, ROWS), 1)], chunk_schema(COLUMNS), key="text")
-    chain.put_seal(ChunkInfo(name, end, 0, "w", "seal", sealed=True))
+    chain.put_seal(ChunkInfo(segment=name, first=end, rows=0, writer="w", nonce="seal", sealed=True))
     file_list = file_list_of_chain(chain, "text")
     assert file_list is not None
     return sealed_entry(number, end, file_list=write_file_list(store, NAME, UID, file_list))

@@ -42,14 +42,14 @@ def write_segment(store: Store, *sizes: int, blob_bytes: int = 8, file_list: boo
     chain = ChunkChain(store, TOPIC, UID, SEGMENT)
     at = 0
     for size in sizes:
-        info = ChunkInfo(SEGMENT, at, size, "w", f"n{at}")
+        info = ChunkInfo(segment=SEGMENT, first=at, rows=size, writer="w", nonce=f"n{at}")
         chain.put(info, [(rows_of(at, size, blob_bytes), at)], chunk_schema(COLUMNS), key="number")
         at += size
-    chain.put_seal(ChunkInfo(SEGMENT, at, 0, "w", "seal", sealed=True))
+    chain.put_seal(ChunkInfo(segment=SEGMENT, first=at, rows=0, writer="w", nonce="seal", sealed=True))
     made = file_list_of_chain(chain, "number")
     assert made is not None
     name = write_file_list(store, TOPIC, UID, made) if file_list else ""
-    return StoredSegment(TOPIC, UID, SEGMENT, at, name)
+    return StoredSegment(topic=TOPIC, uid=UID, name=SEGMENT, end=at, file_list=name)
 
 
 def file_list_of_chain(chain: ChunkChain, key: str | None = None) -> FileList | None:
@@ -57,7 +57,7 @@ def file_list_of_chain(chain: ChunkChain, key: str | None = None) -> FileList | 
     files = []
     for chunk in chain.walk_stored():
         if chunk.info.sealed:
-            return FileList(chain.segment, chunk.info.first, tuple(files))
+            return FileList(segment=chain.segment, end=chunk.info.first, files=tuple(files))
         files.append(file_entry(chunk, key))
     return None
 
@@ -75,7 +75,7 @@ class CountingStore(Store):
     """The given store, with a count of its reads."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store.url, store._where, store._writer, store._reader)
+        super().__init__(url=store.url, where=store._where, writer=store._writer, reader=store._reader)
         self.requests = Requests()
 
     def reset(self) -> None:

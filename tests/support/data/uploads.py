@@ -27,9 +27,17 @@ class WrittenUpload:
         own = [partition for partition, _ in self.footer.partitions if partition in partitions]
         times = self.table.column("timestamp").slice(first, rows).cast(pa.int64()).to_pylist()
         return Reference(
-            self.name, self.etag, first, rows, self.size * rows // self.footer.rows, min(own), max(own), min(times),
-            max(times), schema_version,
-        )  # fmt: skip
+            upload=self.name,
+            etag=self.etag,
+            first_row=first,
+            rows=rows,
+            bytes=self.size * rows // self.footer.rows,
+            partition_min=min(own),
+            partition_max=max(own),
+            timestamp_min=min(times),
+            timestamp_max=max(times),
+            schema_version=schema_version,
+        )
 
 
 def upload_bytes(table: pa.Table, footer: UploadFooter) -> pa.Buffer:

@@ -102,20 +102,47 @@ class KubeOperator:
         any_api: Any = api
         cache: Any = self.cache
         cache.put = fault.wrap("cache update", cache.put)
-        self.informer = Informer(any_api, self.cache, desired_topics.parse, now, scopes(settings))
+        self.informer = Informer(
+            api=any_api, cache=self.cache, parse_topics=desired_topics.parse, clock=now, scopes=scopes(settings)
+        )
         tracker = TerminationTracker(self.cache, now, self.informer.resync, settings.node_grace_us)
         readiness = self.readiness = Readiness(not_ready_reason="starting")
         self.fatal = asyncio.Event()
         tasks: Any = TaskRunner(on_fatal=self.fatal.set)
         tasks.spawn = partial(fault.start_task, tasks.spawn)
         self.platform = KubePlatform(
-            any_api, self.cache, desired_topics, self.informer, tracker, settings, readiness.set_not_ready, tasks
+            api=any_api,
+            cache=self.cache,
+            desired_topics=desired_topics,
+            informer=self.informer,
+            termination_tracker=tracker,
+            settings=settings,
+            on_not_ready=readiness.set_not_ready,
+            tasks=tasks,
         )
-        elector = LeaseElector(any_api, self.cache, now, "smq", settings.lease, "", "operator:1", self.informer.resync)
+        elector = LeaseElector(
+            api=any_api,
+            cache=self.cache,
+            clock=now,
+            namespace="smq",
+            name=settings.lease,
+            pod="",
+            address="operator:1",
+            on_reconnect=self.informer.resync,
+        )
         events: Any = EventRecorder(any_api, "operator", f"p{next(self._numbers)}", now)
         events.record = fault.wrap("Event", events.record)
         preflight = PreflightChecks(any_api, settings, events)
-        self.election = LeaderElection(readiness, tasks, any_api, self.cache, self.platform, elector, events, preflight)
+        self.election = LeaderElection(
+            readiness=readiness,
+            tasks=tasks,
+            api=any_api,
+            cache=self.cache,
+            platform=self.platform,
+            elector=elector,
+            events=events,
+            preflight=preflight,
+        )
         platform: Any = self.platform
         self.leader = LeaderInMemory(platform, fleet, store, tasks=tasks, readiness=readiness)
         self.tasks: TaskRunner = tasks

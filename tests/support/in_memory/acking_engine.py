@@ -87,7 +87,9 @@ def engine(producer: Producer) -> AckingEngine:
 def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Producer]]:
     """Makes one with that linger, in seconds, and other options."""
     monkeypatch.setattr(smq.producer, "ProducerEngine", AckingEngine)
-    snapshot = TopicSnapshot(Topic("default/t", "uid", TopicSpec(partitions=8)), Layout("default/t", "uid", 8))
+    snapshot = TopicSnapshot(
+        Topic("default/t", "uid", TopicSpec(partitions=8)), Layout(topic="default/t", uid="uid", partitions=8)
+    )
     view = SimpleNamespace(
         name="t", snapshot=snapshot, add_listener=lambda listener: None, remove_listener=lambda listener: None
     )

@@ -94,7 +94,13 @@ class BrokerParts:
         self.accepting_batches.set()
         self.registry = SegmentRegistry(self.replica.incarnation, on_drain=wrap("on_drain", lambda: None))
         self.file_lists = FileListWriter(store, self.metrics, self.threads)
-        self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads, self.file_lists)
+        self.sealer = SegmentSealer(
+            registry=self.registry,
+            store=store,
+            broker_metrics=self.metrics,
+            threads=self.threads,
+            file_lists=self.file_lists,
+        )
         self.stopped = False
         self._killed = False
         self.disk = DiskActivity(lambda: 0.0)  # a slow machine is no disk that does not answer
@@ -102,17 +108,23 @@ class BrokerParts:
         self.journal: JournalFolder | None = None
         formers: list[FormerIncarnation] = []
         if journal is not None:
-            self.journal = JournalFolder(journal, self.replica.incarnation, "root", self.journal_metrics, self.disk)
+            self.journal = JournalFolder(
+                folder=journal,
+                incarnation=self.replica.incarnation,
+                root="root",
+                meter=self.journal_metrics,
+                activity=self.disk,
+            )
             self.journal.lock(wait=0.0)
             formers = self.journal.recover()
             with suppress(OSError):
                 self.journal.begin()
         self.recovered = RecoveredLogs(formers, store, Clock(), on_change=lambda: None)
         self.flusher = Flusher(
-            self._hosted,
-            self.memory,
-            self.metrics,
-            self.threads,
+            hosted=self._hosted,
+            memory=self.memory,
+            broker_metrics=self.metrics,
+            threads=self.threads,
             on_chunk_taken=wrap("on_chunk_taken", self.sealer.follow_seal),
         )
         pauses = PauseCounter(lambda: 0.0)  # a slow machine makes no pauses here
@@ -126,25 +138,27 @@ class BrokerParts:
         )
         self._primaries = PrimaryConnections()
         self.opener = SegmentOpener(
-            self.registry,
-            store,
-            self.memory,
-            Clock(),
-            pauses,
-            self.flusher,
-            self.sealer,
-            self._link,
-            self.threads,
-            ProducerLimits(),
+            registry=self.registry,
+            store=store,
+            memory=self.memory,
+            clock=Clock(),
+            pauses=pauses,
+            flusher=self.flusher,
+            sealer=self.sealer,
+            connect_follower=self._link,
+            threads=self.threads,
+            producer_limits=ProducerLimits(),
             on_change=wrap("on_change", lambda: None),
             journal=self.journal,
         )
-        self.reporter = BrokerStatusReporter(name, self.registry, self.memory, self.recovered, self.disk)
+        self.reporter = BrokerStatusReporter(
+            broker=name, registry=self.registry, memory=self.memory, recovered=self.recovered, disk=self.disk
+        )
         self._store = store
 
     def action(self, name: str, request: Message) -> Message | None:
         """What the broker answers to a request of the leader."""
-        locator, claims = Locator(self._store, StoreSettings("memory://")), ProducerClaims(self._store, Clock())
+        locator, claims = Locator(self._store, StoreSettings(url="memory://")), ProducerClaims(self._store, Clock())
         layouts = StoredLayouts(self._store)
         actions = Actions(
             self.registry, self.opener, self.sealer, self.reporter, locator, claims, self.recovered, layouts

@@ -61,12 +61,12 @@ class FakeBroker:
         if key in self.held or key in self.never:
             raise NotHosted(f"{segment.name} was here before")
         config = ReplicaConfig(
-            segment.name,
-            segment.range,
-            self.replica.incarnation,
-            tuple(r.incarnation for r in segment.replicas),
-            segment.durability,
-            segment.predecessors,
+            segment=segment.name,
+            range=segment.range,
+            incarnation=self.replica.incarnation,
+            replicas=tuple(r.incarnation for r in segment.replicas),
+            durability=segment.durability,
+            predecessors=segment.predecessors,
         )
         self.held[key], self.topics[key], self.segments[key] = SegmentReplica(config), topic, segment
 
@@ -208,16 +208,16 @@ class FakeFleet:
         for name in segment.predecessors:
             seal = ChunkChain(self.store, self.topic_name(key), uid, name).read_seal_chunk()
             if seal is not None:
-                machines[0].predecessor_sealed(SealOutcome(name, seal.first))
+                machines[0].predecessor_sealed(SealOutcome(segment=name, end=seal.first))
         primary, followers = machines[0], machines[1:]
         batch = batch_of(rows, segment.range.start)
         incoming = IncomingBatch(
-            BatchId("writer", 1, primary.counters.batches),
-            rows,
-            batch.nbytes,
-            segment.range.start,
-            segment.range.start,
-            batch,
+            id=BatchId("writer", 1, primary.counters.batches),
+            rows=rows,
+            nbytes=batch.nbytes,
+            partition_min=segment.range.start,
+            partition_max=segment.range.start,
+            payload=batch,
         )
         for follower in followers:
             primary.follower_connected(follower.config.incarnation, follower.end, 1 << 30)

@@ -99,8 +99,8 @@ class Bench:
         self.applied = 0
         """How many assignments were applied."""
 
-    def make_fetcher(self, view: object, buffer: PrefetchBuffer[Any], plan: FetchPlan, *_: object) -> FakeFetcher:
-        self.fetchers.append(FakeFetcher(plan, buffer))
+    def make_fetcher(self, *, buffer: PrefetchBuffer[Any], fetch_plan: FetchPlan, **_: object) -> FakeFetcher:
+        self.fetchers.append(FakeFetcher(fetch_plan, buffer))
         return self.fetchers[-1]
 
     def search(self, view: object, choice: SegmentChoice = ALL_SEGMENTS) -> FakeSearch:
@@ -110,7 +110,9 @@ class Bench:
         view: Any = self.topic
         leader: Any = self.leader
         made = Consumer(
-            view, leader, ConsumerOptions(group=group, **({"prefetch_bytes": 1 << 20, "max_bytes": 1000} | options))
+            view=view,
+            groups=leader,
+            options=ConsumerOptions(group=group, **({"prefetch_bytes": 1 << 20, "max_bytes": 1000} | options)),
         )
         self.consumers.append(made)
         if group is not None:

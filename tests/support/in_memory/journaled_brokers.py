@@ -62,7 +62,13 @@ class JournaledBrokers:
         count = len(values)
         payload = Payload(SmallBatch([0] * count, [0] * count, [], values))
         with hosted as machine:
-            machine.append(None, IncomingBatch(BatchId("small", 1, 0), count, 1, 0, 0, payload), 0)
+            machine.append(
+                None,
+                IncomingBatch(
+                    id=BatchId("small", 1, 0), rows=count, nbytes=1, partition_min=0, partition_max=0, payload=payload
+                ),
+                0,
+            )
             end = machine.end
         eventually(lambda: hosted.machine.watermark == end)
 

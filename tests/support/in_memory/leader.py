@@ -56,7 +56,7 @@ class FakePlatform:
 
     def add_topic(self, name: str, **spec: object) -> None:
         small = {"partitions": 16, "max_segments": min(64, int(str(spec.get("partitions", 16))))} | spec
-        self.topics[name] = DesiredTopic(name, TopicSpec(**small))  # type: ignore[arg-type]
+        self.topics[name] = DesiredTopic(name=name, spec=TopicSpec(**small))  # type: ignore[arg-type]
 
     def desired_topics(self) -> Mapping[str, DesiredTopic]:
         return dict(self.topics)
@@ -68,7 +68,7 @@ class FakePlatform:
         desired = manifest.topic
         known = self.topics.get(desired.full_name)
         if not preview:
-            self.topics[desired.full_name] = DesiredTopic(desired.full_name, desired.spec)
+            self.topics[desired.full_name] = DesiredTopic(name=desired.full_name, spec=desired.spec)
         before = manifest_of(known) if known is not None else None
         return AppliedManifest(desired.full_name, "created" if known is None else "configured", before, desired)
 
@@ -163,7 +163,7 @@ class LeaderInMemory:
             platform,
             fleet,
             StorePool(store, self.pool),
-            StoreSettings(store.url),
+            StoreSettings(url=store.url),
             clock=virtual_time.now,
             retry_policy=RetryPolicy(2.0),
             readiness=readiness or Readiness(),

@@ -38,20 +38,20 @@ class MergingLeader:
     ) -> None:
         self.store, self.topic, self.time = cast(Store, store), topic, LATE
         settings = settings or MergeSettings(after_us=0)
-        self.managed = ManagedTopic(DesiredTopic(topic.name, topic.spec), topic, index_read=True)
+        self.managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
         self.managed.merge_index(sealed_index.load(self.store, NAME, UID))
         self.file_lists = TopicFileLists(
             topic, has_small_files=lambda file_list: bool(plan_small_files(file_list, settings.policy))
         )
         self.tasks = TaskRunner()
         self.merger = SmallFileMerger(
-            {NAME: self.managed},
-            self,
-            StorePool(self.store, pool),
-            self.tasks,
-            lambda: self.time,
-            RETRY_POLICY,
-            settings,
+            topics={NAME: self.managed},
+            source=self,
+            store=StorePool(self.store, pool),
+            tasks=self.tasks,
+            clock=lambda: self.time,
+            retry_policy=RETRY_POLICY,
+            settings=settings,
         )
 
     def small_files(self, uid: str) -> Mapping[str, str]:

@@ -75,18 +75,22 @@ class QuietBroker:
         """How often a chunk became due before an interval had passed."""
         self.segments = [self._open(number) for number in range(segments)]
         self.flusher = Flusher(
-            lambda: self.segments, self.memory, self.metrics, ThreadSupervisor(self.metrics), self.taken.append
+            hosted=lambda: self.segments,
+            memory=self.memory,
+            broker_metrics=self.metrics,
+            threads=ThreadSupervisor(self.metrics),
+            on_chunk_taken=self.taken.append,
         )
 
     def _open(self, number: int) -> HostedSegment:
         segment = make_segment(self.topic, *REPLICAS, number=number)
         hosted = HostedSegment(
-            self.topic,
-            segment,
-            "me",
-            ChunkChain(self.store, self.topic.name, self.topic.uid, segment.name),  # type: ignore[arg-type]
-            self.memory,
-            self.clock,  # type: ignore[arg-type]
+            topic=self.topic,
+            segment=segment,
+            incarnation="me",
+            chain=ChunkChain(self.store, self.topic.name, self.topic.uid, segment.name),  # type: ignore[arg-type]
+            memory=self.memory,
+            clock=self.clock,  # type: ignore[arg-type]
             pauses=PauseCounter(lambda: 0.0),
             on_chunk_due=self._chunk_due,
             on_change=lambda: None,
@@ -104,7 +108,18 @@ class QuietBroker:
         with hosted as machine:
             assert hosted.reserve(nbytes)
             id_ = BatchId("p", 1, machine.counters.batches, "one")
-            machine.append(self, IncomingBatch(id_, 1, nbytes, 0, 0, Payload(rows([b"v" * 1000]))), self.clock.now())
+            machine.append(
+                self,
+                IncomingBatch(
+                    id=id_,
+                    rows=1,
+                    nbytes=nbytes,
+                    partition_min=0,
+                    partition_max=0,
+                    payload=Payload(rows([b"v" * 1000])),
+                ),
+                self.clock.now(),
+            )
             machine.follower_acked("f", machine.end)
         self.write_due()
 

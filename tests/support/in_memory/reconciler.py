@@ -20,7 +20,7 @@ class ReconcilerHarness:
         self.count = itertools.count()
         topic = Topic("default/t", "uid", TopicSpec(**({"partitions": 16} | spec)))  # type: ignore[arg-type]
         self.leader = TopicReconciler(topic, unique=lambda: f"w{next(self.count)}")
-        self.brokers = {f"i{i}": BrokerView(Replica(f"b{i}", f"i{i}", f"h:{i}")) for i in range(brokers)}
+        self.brokers = {f"i{i}": BrokerView(replica=Replica(f"b{i}", f"i{i}", f"h:{i}")) for i in range(brokers)}
         self.stored: Layout | None = None
         self.etag = 0
         self.now = 1_000_000
@@ -46,7 +46,7 @@ class ReconcilerHarness:
                 case FlushAhead():
                     self.leader.flushed(effect.segment.name)
                 case RequestSeal() | SealFromFiler():
-                    self.leader.sealed(SealOutcome(effect.segment, 5))
+                    self.leader.sealed(SealOutcome(segment=effect.segment, end=5))
                 case AppendIndex():
                     self.leader.indexed([entry.name for entry in effect.entries])
 

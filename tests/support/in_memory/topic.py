@@ -64,7 +64,10 @@ class TopicInMemory:
         self.unreachable: list[str] = []
         self._listeners: list[Callable[[TopicSnapshot], None]] = []
         self.first = self.segment(0)
-        self.snapshot = TopicSnapshot(self.topic, Layout(self.name, "uid", PARTITIONS, 1, 1, (self.first,)))
+        self.snapshot = TopicSnapshot(
+            self.topic,
+            Layout(topic=self.name, uid="uid", partitions=PARTITIONS, version=1, next_number=1, segments=(self.first,)),
+        )
 
     # ---- what clients call
 
@@ -101,7 +104,15 @@ class TopicInMemory:
         """An open segment of that number and range."""
         ring = KeyRange(start, stop)
         name = segment_name(self.name, ring, number)
-        return Segment(name, number, ring, Phase.OPEN, Durability.REPLICATED, REPLICAS, predecessors)
+        return Segment(
+            name=name,
+            number=number,
+            range=ring,
+            phase=Phase.OPEN,
+            durability=Durability.REPLICATED,
+            replicas=REPLICAS,
+            predecessors=predecessors,
+        )
 
     def set_layout(self, segments: Iterable[Segment]) -> None:
         """Replaces the layout, and tells the listeners."""
@@ -116,9 +127,17 @@ class TopicInMemory:
         """Moves the segment from the layout to the history and puts its successors into the layout."""
         names = tuple(s.name for s in successors)
         self.sealed[segment.name] = SealedSegment(
-            segment.name, segment.number, segment.range, end, segment.predecessors, names, Reason.CREATE, Reason.SPLIT,
-            opened_at=0, sealed_at=0,
-        )  # fmt: skip
+            name=segment.name,
+            number=segment.number,
+            range=segment.range,
+            end=end,
+            predecessors=segment.predecessors,
+            successors=names,
+            opened_because=Reason.CREATE,
+            sealed_because=Reason.SPLIT,
+            opened_at=0,
+            sealed_at=0,
+        )
         self.sealed[segment.name] = replace(self.sealed[segment.name], **values)
         self.set_layout([*(s for s in self.snapshot.layout.segments if s.name != segment.name), *successors])
 
@@ -127,7 +146,7 @@ class TopicInMemory:
 
     def put_chunk(self, segment: Segment, first: int, appended: list[int]) -> None:
         """A chunk with a row for each append time (microseconds)."""
-        info = ChunkInfo(segment.name, first, len(appended), "w", f"n{first}")
+        info = ChunkInfo(segment=segment.name, first=first, rows=len(appended), writer="w", nonce=f"n{first}")
         times = pa.array(appended, pa.timestamp("us", "UTC"))
         self.chain(segment).put(info, [(batch_of(len(appended), segment.range.start), times)], chunk_schema())
 
@@ -136,12 +155,22 @@ class TopicInMemory:
         messages = pa.Table.from_batches([batch_of(rows, segment.range.start)])
         upload = uploads.write(self.files, "uid", f"u{first}.parquet", messages)
         reference = upload.reference(segment.range)
-        info = ChunkInfo(segment.name, first, rows, "w", f"n{first}", reference=reference, appended=appended)
+        info = ChunkInfo(
+            segment=segment.name,
+            first=first,
+            rows=rows,
+            writer="w",
+            nonce=f"n{first}",
+            reference=reference,
+            appended=appended,
+        )
         self.chain(segment).put(info, [], chunk_schema())
         return paths.uploaded_file("uid", upload.name)
 
     def put_seal(self, segment: Segment, end: int, lost: Loss | None = None) -> None:
-        self.chain(segment).put_seal(ChunkInfo(segment.name, end, 0, "w", "seal", sealed=True, lost=lost))
+        self.chain(segment).put_seal(
+            ChunkInfo(segment=segment.name, first=end, rows=0, writer="w", nonce="seal", sealed=True, lost=lost)
+        )
 
     def name_file_list(self, segment: Segment) -> str:
         """Writes the file list of a sealed segment and names it in the history. Returns its path."""

@@ -105,9 +105,9 @@ def entries(layout: Layout, names: Iterable[str]) -> list[SealedSegment]:
         segment = layout.segment(name)
         found.append(
             SealedSegment(
-                name,
-                segment.number,
-                segment.range,
+                name=name,
+                number=segment.number,
+                range=segment.range,
                 end=100 + segment.number,
                 predecessors=segment.predecessors,
                 successors=segment.successors,

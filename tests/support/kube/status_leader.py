@@ -32,17 +32,17 @@ def status_reconciler(
     """The status reconciler of this leader."""
     parts = leader.parts
     return StatusReconciler(
-        parts.topics,
-        parts.events,
-        parts.platform,
-        parts.decisions,
-        parts.requests,
-        parts.clock,
-        api,
-        cache,
-        events,
-        parts.health,
-        parts.tasks.problems,
+        topics=parts.topics,
+        topic_events=parts.events,
+        platform=parts.platform,
+        decisions=parts.decisions,
+        requests=parts.requests,
+        clock=parts.clock,
+        api=api,
+        cache=cache,
+        events=events,
+        health=parts.health,
+        problems=parts.tasks.problems,
     )
 
 
@@ -67,7 +67,7 @@ class CachedPlatform(FakePlatform):
 
     def _desired_topic(self, topic: Resource) -> DesiredTopic:
         parsed = parse_resource(topic)
-        return DesiredTopic(parsed.full_name, parsed.spec, topic["metadata"]["uid"])
+        return DesiredTopic(name=parsed.full_name, spec=parsed.spec, uid=topic["metadata"]["uid"])
 
 
 class CrashingKubeApi(KubeApi):
@@ -123,7 +123,11 @@ class StatusLeader(LeaderInMemory):
         self.api = CrashingKubeApi.connect({"KUBECONFIG": str(kubeconfig)})
         self.effects.dead = self.api.crashed
         self.informer = Informer(
-            self.api, self.cache, lambda _: None, clock.now, [WatchScope((TOPICS, SEGMENTS), namespace)]
+            api=self.api,
+            cache=self.cache,
+            parse_topics=lambda _: None,
+            clock=clock.now,
+            scopes=[WatchScope((TOPICS, SEGMENTS), namespace)],
         )
         self.namespace = namespace
         self.process = uuid.uuid4().hex

@@ -39,7 +39,11 @@ def plan_seal(store: Store, topic: Topic, segment: Segment) -> None:
 def _change(store: Store, topic: Topic, change: Callable[[Layout], Layout]) -> None:
     while True:
         found = read_layout(store, topic.name, topic.uid)
-        before, etag = found if found is not None else (Layout(topic.name, topic.uid, topic.spec.partitions), None)
+        before, etag = (
+            found
+            if found is not None
+            else (Layout(topic=topic.name, uid=topic.uid, partitions=topic.spec.partitions), None)
+        )
         after = change(before)
         if after is before:
             return

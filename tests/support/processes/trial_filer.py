@@ -51,7 +51,7 @@ class TrialFiler:
         return f"127.0.0.1:{self._ports['s3'][0]}"
 
     def store(self, *, timeout: float = HANG_GUARD) -> Store:
-        return StoreSettings("s3://smq", endpoint=f"http://{self.address}", timeout=timeout).open()
+        return StoreSettings(url="s3://smq", endpoint=f"http://{self.address}", timeout=timeout).open()
 
     def start(self) -> None:
         """Returns once the container would be ready."""

@@ -18,11 +18,11 @@ TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8))
 
 def test_a_layout_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locator, "CACHE_TTL_SECONDS", 0.0)
-    settings = StoreSettings("memory://layouts-of-a-locator")
+    settings = StoreSettings(url="memory://layouts-of-a-locator")
     store = settings.open()
     topics.put_current(store, TOPIC.name, TOPIC.uid, None)
     topics.put_topic(store, TOPIC)
-    layout = Layout(TOPIC.name, TOPIC.uid, 8, 5, 1, (), writer="w")
+    layout = Layout(topic=TOPIC.name, uid=TOPIC.uid, partitions=8, version=5, next_number=1, segments=(), writer="w")
     etag = layouts.put_layout(store, layout, None)
     located = Locator(store, settings)
     assert located.locate("t").layout.version == 5
@@ -31,13 +31,17 @@ def test_a_layout_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_topic_is_located_until_it_is_deleted() -> None:
-    settings = StoreSettings("memory://files-of-a-locator")
+    settings = StoreSettings(url="memory://files-of-a-locator")
     store = settings.open()
     with pytest.raises(UnknownTopic):
         Locator(store, settings).locate("t")
     etag = topics.put_current(store, TOPIC.name, TOPIC.uid, None)
     topics.put_topic(store, TOPIC)
-    layouts.put_layout(store, Layout(TOPIC.name, TOPIC.uid, 8, 5, 1, (), writer="w"), None)
+    layouts.put_layout(
+        store,
+        Layout(topic=TOPIC.name, uid=TOPIC.uid, partitions=8, version=5, next_number=1, segments=(), writer="w"),
+        None,
+    )
     assert Locator(store, settings).locate("t").topic.uid == "uid"
     topics.put_current(store, TOPIC.name, "", etag)
     with pytest.raises(UnknownTopic):

@@ -21,7 +21,12 @@ class ReporterWithDisk:
         self.disk = DiskActivity(lambda: self.now)
         broker = JournaledBrokers(folder).brokers[0]
         self.reporter = BrokerStatusReporter(
-            "b", broker.registry, broker.memory, broker.recovered, self.disk, lambda _: during_sleep()
+            broker="b",
+            registry=broker.registry,
+            memory=broker.memory,
+            recovered=broker.recovered,
+            disk=self.disk,
+            sleep=lambda _: during_sleep(),
         )
 
 

@@ -247,7 +247,7 @@ def test_long_release_names_fit() -> None:
 def test_what_a_broker_carries_is_what_the_operator_reads() -> None:
     deployment = of_kind(render(VALUES["many brokers"]), "Deployment")["smq-broker"]
     assert policy_of([{**deployment, "spec": deployment["spec"] | {"replicas": 3}}]) == FleetPolicy(
-        3, 1000, 80 * 2**20, 4000.0, 600 * 10**6
+        minimum=3, maximum=1000, bytes_per_second=80 * 2**20, batches_per_second=4000.0, scale_in_after=600 * 10**6
     )
 
 

@@ -31,7 +31,7 @@ class FakeAdmin:
         return [topic(name, replicas) for name, replicas in self._topics.items()]
 
     def apply(self, manifest: str, *, preview: bool = False) -> AppliedTopic:
-        return AppliedTopic("default/t", "created", after=manifest)
+        return AppliedTopic(topic="default/t", result="created", after=manifest)
 
     def drain(self, broker: str) -> None: ...
 

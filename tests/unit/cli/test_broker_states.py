@@ -14,7 +14,17 @@ from smq.cli.commands import brokers as command
 
 
 def broker(name: str, state: str, ended: str = "", ended_at: int = 0) -> BrokerInfo:
-    return BrokerInfo(name, f"{name}-{state}", "h:1", state, 0, 1 << 30, (), ended, ended_at)
+    return BrokerInfo(
+        name=name,
+        incarnation=f"{name}-{state}",
+        address="h:1",
+        state=state,
+        tail_bytes=0,
+        memory_limit=1 << 30,
+        segments=(),
+        ended=ended,
+        ended_at=ended_at,
+    )
 
 
 KILLED = "process 7 ended (SIGKILL)"

@@ -49,7 +49,9 @@ class FakeConsumer:
         if not self._left:
             return None
         first = 3 * self._left.pop(0)
-        return Batch(rows_of(3), SEGMENT, first, {SEGMENT: first + 3, "other-0-8-1": 7})
+        return Batch(
+            table=rows_of(3), segment=SEGMENT, first_offset=first, positions={SEGMENT: first + 3, "other-0-8-1": 7}
+        )
 
     def commit(self, positions: Mapping[str, int]) -> dict[str, int]:
         self.commits.append((dict(positions), messages_in(self._file)))
@@ -256,7 +258,7 @@ def test_only_messages_of_the_partition_are_written_with_their_own_offsets(tmp_p
             if batch is None:
                 return None
             table = batch.table.set_column(0, "partition", pa.array([3, 5, 5], pa.int32()))
-            return Batch(table, batch.segment, batch.first_offset, batch.positions)
+            return Batch(table=table, segment=batch.segment, first_offset=batch.first_offset, positions=batch.positions)
 
     file = tmp_path / "out.json"
     any_consumer: Any = OfPartitions(file, 2)
@@ -336,7 +338,7 @@ class LosingConsumer:
     def poll(self, timeout: float) -> Batch | None:
         found = next(self._polls)
         if isinstance(found, int):
-            return Batch(rows_of(3), SEGMENT, found, {SEGMENT: found + 3})
+            return Batch(table=rows_of(3), segment=SEGMENT, first_offset=found, positions={SEGMENT: found + 3})
         if found == "gone" and self.options["on_loss"] == "fail":
             raise data_lost(SEGMENT, Loss(3, 6))
         return self.poll(timeout) if found == "gone" else None

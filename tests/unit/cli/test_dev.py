@@ -75,14 +75,14 @@ class RecordedCluster:
 
     def record(self) -> DevRecord:
         return DevRecord(
-            ProcessId(1, 1, "boot"),
-            self.address,
-            self.brokers,
-            self.max_brokers,
-            "s3://smq",
-            "http://127.0.0.1:1",
-            "http://127.0.0.1:2/",
-            True,
+            process=ProcessId(1, 1, "boot"),
+            leader=self.address,
+            brokers=self.brokers,
+            max_brokers=self.max_brokers,
+            filer_url="s3://smq",
+            filer_endpoint="http://127.0.0.1:1",
+            page="http://127.0.0.1:2/",
+            ready=True,
         )
 
     def stop(self, on_progress: Callable[[str], None]) -> None:
@@ -417,7 +417,16 @@ def test_the_status_names_an_outage_of_the_filer(monkeypatch: pytest.MonkeyPatch
         def problems(self) -> list[smq.ProblemInfo]:
             return [smq.ProblemInfo("filer", "the filer takes no writes since 10:00:00 UTC (the leader: 507)")]
 
-    record = DevRecord(ProcessId(1, 1, "boot"), "127.0.0.1:7070", 3, 6, "s3://smq", "http://x", "http://y", True)
+    record = DevRecord(
+        process=ProcessId(1, 1, "boot"),
+        leader="127.0.0.1:7070",
+        brokers=3,
+        max_brokers=6,
+        filer_url="s3://smq",
+        filer_endpoint="http://x",
+        page="http://y",
+        ready=True,
+    )
     monkeypatch.setattr(smq, "connect", lambda *_, **__: Leader())
     assert "takes no writes since 10:00:00 UTC" in dev_command.filer_problem(record)
 

@@ -16,27 +16,40 @@ def segment(
     _, start, stop, number = name.rsplit("-", 3)
     phase = "open" if end is None else "sealed"
     return SegmentInfo(
-        name,
-        int(number),
-        int(start),
-        int(stop),
-        phase,
-        "Replicated",
-        ("b-0",),
-        after,
-        next_,
-        "Create",
-        "",
-        0,
-        0,
-        end,
-        0,
-        None,
+        name=name,
+        number=int(number),
+        start=int(start),
+        stop=int(stop),
+        phase=phase,
+        durability="Replicated",
+        brokers=("b-0",),
+        predecessors=after,
+        successors=next_,
+        opened_because="Create",
+        sealed_because="",
+        opened_at=0,
+        sealed_at=0,
+        end=end,
+        bytes=0,
+        lost=None,
     )
 
 
 def topic(name: str, *segments: SegmentInfo) -> TopicInfo:
-    return TopicInfo(name, "uid", 8, "", (), "Replicated", segments, 0, 0.0, 0.0, (), 1)
+    return TopicInfo(
+        name=name,
+        uid="uid",
+        partitions=8,
+        key="",
+        schema=(),
+        durability="Replicated",
+        segments=segments,
+        sealed_segments=0,
+        messages_per_second=0.0,
+        bytes_per_second=0.0,
+        conditions=(),
+        layout_version=1,
+    )
 
 
 DAG = [

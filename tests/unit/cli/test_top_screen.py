@@ -24,25 +24,100 @@ from smq.cli.output.dashboard import (
 def segment(start: int, stop: int, number: int, phase: str, *brokers: str) -> SegmentInfo:
     name = f"f-{start}-{stop}-{number}"
     return SegmentInfo(
-        name, number, start, stop, phase, "Replicated", brokers, (), (), "Split", "", 0, 0, None, 0, None
+        name=name,
+        number=number,
+        start=start,
+        stop=stop,
+        phase=phase,
+        durability="Replicated",
+        brokers=brokers,
+        predecessors=(),
+        successors=(),
+        opened_because="Split",
+        sealed_because="",
+        opened_at=0,
+        sealed_at=0,
+        end=None,
+        bytes=0,
+        lost=None,
     )
 
 
 def load(name: str, messages: int, *, primary: bool = True, state: str = "open") -> SegmentLoad:
-    return SegmentLoad("default/f", name, primary, state, messages, messages, 0, 1 << 20, messages, messages * 100, 1)
+    return SegmentLoad(
+        topic="default/f",
+        segment=name,
+        primary=primary,
+        state=state,
+        end=messages,
+        watermark=messages,
+        chain_end=0,
+        tail_bytes=1 << 20,
+        messages=messages,
+        bytes=messages * 100,
+        batches=1,
+    )
 
 
 def snapshot(at: float, messages: int, extra: tuple[SegmentInfo, ...] = ()) -> ClusterSnapshot:
     segments = (segment(0, 512, 1, "open", "b-0", "b-1"), segment(512, 1024, 2, "sealing", "b-1", "b-0"), *extra)
-    topic = TopicInfo("default/f", "u", 1024, "", (), "Replicated", segments, 7, 0.0, 0.0, (), 1)
-    brokers = (
-        BrokerInfo("b-0", "abcdef012345", "h:1", "alive", 64 << 20, 128 << 20, (load("f-0-512-1", messages),)),
-        BrokerInfo("b-1", "ffffffffffff", "h:2", "suspect", 0, 128 << 20, (load("f-0-512-1", 0, primary=False),)),
-        BrokerInfo("b-0", "000000000000", "h:3", "gone", 0, 0, ()),
-        BrokerInfo("b-1", "111111111111", "h:4", "recovered", 0, 0, ()),
+    topic = TopicInfo(
+        name="default/f",
+        uid="u",
+        partitions=1024,
+        key="",
+        schema=(),
+        durability="Replicated",
+        segments=segments,
+        sealed_segments=7,
+        messages_per_second=0.0,
+        bytes_per_second=0.0,
+        conditions=(),
+        layout_version=1,
     )
-    decisions = tuple(DecisionInfo(i * 1_000_000, "default/f", "split", ("f-0-1024-0",), f"why {i}") for i in range(9))
-    return ClusterSnapshot(at, (topic,), brokers, decisions)
+    brokers = (
+        BrokerInfo(
+            name="b-0",
+            incarnation="abcdef012345",
+            address="h:1",
+            state="alive",
+            tail_bytes=64 << 20,
+            memory_limit=128 << 20,
+            segments=(load("f-0-512-1", messages),),
+        ),
+        BrokerInfo(
+            name="b-1",
+            incarnation="ffffffffffff",
+            address="h:2",
+            state="suspect",
+            tail_bytes=0,
+            memory_limit=128 << 20,
+            segments=(load("f-0-512-1", 0, primary=False),),
+        ),
+        BrokerInfo(
+            name="b-0",
+            incarnation="000000000000",
+            address="h:3",
+            state="gone",
+            tail_bytes=0,
+            memory_limit=0,
+            segments=(),
+        ),
+        BrokerInfo(
+            name="b-1",
+            incarnation="111111111111",
+            address="h:4",
+            state="recovered",
+            tail_bytes=0,
+            memory_limit=0,
+            segments=(),
+        ),
+    )
+    decisions = tuple(
+        DecisionInfo(at=i * 1_000_000, topic="default/f", action="split", segments=("f-0-1024-0",), reason=f"why {i}")
+        for i in range(9)
+    )
+    return ClusterSnapshot(at=at, topics=(topic,), brokers=brokers, decisions=decisions)
 
 
 def text_of(what: object) -> str:
@@ -64,7 +139,7 @@ def test_the_rate_is_what_the_primary_counted_over_the_last_seconds() -> None:
 def test_segments_that_are_gone_are_forgotten() -> None:
     rates = SegmentRates()
     rates.update(snapshot(0, 5))
-    rates.update(ClusterSnapshot(1, (), (), ()))
+    rates.update(ClusterSnapshot(at=1, topics=(), brokers=(), decisions=()))
 
     assert rates.total() == (0.0, 0.0)
 
@@ -81,7 +156,20 @@ def test_the_ring_is_filled_by_its_segments_and_their_bounds_stand_below() -> No
 
 def test_many_segments_do_not_write_over_each_others_bounds() -> None:
     many = tuple(segment(i * 16, i * 16 + 16, i, "open", "b-0") for i in range(64))
-    topic = TopicInfo("default/f", "u", 1024, "", (), "Replicated", many, 0, 0.0, 0.0, (), 1)
+    topic = TopicInfo(
+        name="default/f",
+        uid="u",
+        partitions=1024,
+        key="",
+        schema=(),
+        durability="Replicated",
+        segments=many,
+        sealed_segments=0,
+        messages_per_second=0.0,
+        bytes_per_second=0.0,
+        conditions=(),
+        layout_version=1,
+    )
 
     ring, bounds = render_keyspace(topic, {"b-0": "red"}, 64)
 
@@ -101,7 +189,9 @@ def test_the_picture_shows_living_brokers_and_the_last_decisions() -> None:
 
 
 def test_with_nothing_there_it_says_what_to_do() -> None:
-    assert "smq apply -f" in text_of(render(ClusterSnapshot(0, (), (), ()), SegmentRates(), width=80))
+    assert "smq apply -f" in text_of(
+        render(ClusterSnapshot(at=0, topics=(), brokers=(), decisions=()), SegmentRates(), width=80)
+    )
 
 
 def crowd(at: float, count: int, topics: int = 1) -> ClusterSnapshot:
@@ -109,14 +199,35 @@ def crowd(at: float, count: int, topics: int = 1) -> ClusterSnapshot:
     edges = [i * 65_536 // count for i in range(count + 1)]
     segments = tuple(segment(edges[i], edges[i + 1], i, "open", f"b-{i}") for i in range(count))
     brokers = tuple(
-        BrokerInfo(f"b-{i}", f"{i:012}", "h:1", "alive", i, 1 << 20, (load(s.name, int(at * i)),))
+        BrokerInfo(
+            name=f"b-{i}",
+            incarnation=f"{i:012}",
+            address="h:1",
+            state="alive",
+            tail_bytes=i,
+            memory_limit=1 << 20,
+            segments=(load(s.name, int(at * i)),),
+        )
         for i, s in enumerate(segments)
     )
     made = tuple(
-        TopicInfo(f"default/f{n}", "u", 65_536, "", (), "Replicated", segments if n == 0 else (), 0, 0.0, 0.0, (), 1)
+        TopicInfo(
+            name=f"default/f{n}",
+            uid="u",
+            partitions=65_536,
+            key="",
+            schema=(),
+            durability="Replicated",
+            segments=segments if n == 0 else (),
+            sealed_segments=0,
+            messages_per_second=0.0,
+            bytes_per_second=0.0,
+            conditions=(),
+            layout_version=1,
+        )
         for n in range(topics)
     )
-    return ClusterSnapshot(at, made, brokers, ())
+    return ClusterSnapshot(at=at, topics=made, brokers=brokers, decisions=())
 
 
 def test_a_thousand_segments_stay_readable() -> None:
@@ -154,11 +265,17 @@ def filer(status: str) -> tuple[Condition, ...]:
 
 def test_a_filer_that_takes_no_writes_is_named() -> None:
     topic = replace(snapshot(0, 0).topics[0], conditions=filer("True"))
-    well = ClusterSnapshot(0, (topic,), (), ())
+    well = ClusterSnapshot(at=0, topics=(topic,), brokers=(), decisions=())
     assert "FilerAvailable" not in text_of(render(well, SegmentRates(), width=80))
     problem = ProblemInfo("filer", "the filer takes no writes since 10:00:00 UTC (the leader: 507). Replicated topics")
     topic = replace(topic, conditions=filer("False"))
-    text = text_of(render(ClusterSnapshot(0, (topic,), (), (), (problem,)), SegmentRates(), width=80))
+    text = text_of(
+        render(
+            ClusterSnapshot(at=0, topics=(topic,), brokers=(), decisions=(), problems=(problem,)),
+            SegmentRates(),
+            width=80,
+        )
+    )
     assert "the filer takes no writes since 10:00:00 UTC: `smq topic list` says why" in text
 
 

@@ -37,14 +37,22 @@ class FakeAdmin:
 
     def apply(self, manifest: str, *, preview: bool = False) -> AppliedTopic:
         self.done += not preview
-        return AppliedTopic("default/t", "configured", self.changes, "a: 1\n", "a: 2\n")
+        return AppliedTopic(
+            topic="default/t", result="configured", changes=self.changes, before="a: 1\n", after="a: 2\n"
+        )
 
     def alter_topic(
         self, topic: str, *, settings: dict[str, object], preview: bool = False, **_: object
     ) -> AlteredTopic:
         self.done += not preview
         self.settings = settings
-        return AlteredTopic("default/t", "preview" if preview else "configured", 0, (), self.changes)
+        return AlteredTopic(
+            topic="default/t",
+            result="preview" if preview else "configured",
+            schema_version=0,
+            schema=(),
+            changes=self.changes,
+        )
 
 
 @pytest.fixture

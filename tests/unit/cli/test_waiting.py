@@ -82,20 +82,20 @@ def test_a_wait_that_takes_too_long_says_what_became_of_it() -> None:
 def test_a_consumer_says_that_it_waits_for_messages(notes: list[str]) -> None:
     client: Any = FakeClient()
     consumer: Any = FakeConsumer(3)
-    assert MessageWait(client, ["events"]).poll(consumer) == "batch"
+    assert MessageWait(client=client, topics=["events"]).poll(consumer) == "batch"
     assert notes == ["waiting for messages of events…"]
 
 
 def test_a_poll_ends_after_its_timeout() -> None:
     client: Any = FakeClient()
     consumer: Any = FakeConsumer()
-    assert MessageWait(client, ["events"], 0.0).poll(consumer) is None
+    assert MessageWait(client=client, topics=["events"], timeout=0.0).poll(consumer) is None
 
 
 def test_a_slow_start_is_not_the_end_of_the_topic() -> None:
     client: Any = FakeClient()
     consumer: Any = FakeConsumer(end_at=5)
-    assert MessageWait(client, ["events"], 0.0).poll(consumer) is None
+    assert MessageWait(client=client, topics=["events"], timeout=0.0).poll(consumer) is None
     assert consumer.polls == 5
 
 
@@ -103,7 +103,7 @@ def test_a_reading_that_fails_is_an_error_and_not_the_end() -> None:
     client: Any = FakeClient()
     consumer: Any = FakeConsumer(end_at=10**9, filer_error=FILER_AWAY)
     with pytest.raises(CommandFailed, match=r"there may be more: no clear answer from s3://smq"):
-        MessageWait(client, ["events"], 0.0).poll(consumer)
+        MessageWait(client=client, topics=["events"], timeout=0.0).poll(consumer)
 
 
 def test_a_reading_ends_soon_after_its_timeout_if_its_request_to_the_filer_hangs(
@@ -113,7 +113,7 @@ def test_a_reading_ends_soon_after_its_timeout_if_its_request_to_the_filer_hangs
     client: Any = FakeClient(FILER_AWAY)
     consumer: Any = FakeConsumer(end_at=10**9)  # the request has not failed yet, so the consumer knows no error
     with pytest.raises(FilerAway, match=r"there may be more: no clear answer from s3://smq \(http://h:1\)"):
-        MessageWait(client, ["events"], 0.0).poll(consumer)
+        MessageWait(client=client, topics=["events"], timeout=0.0).poll(consumer)
 
 
 def test_a_filer_that_refuses_a_check_does_not_end_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +123,12 @@ def test_a_filer_that_refuses_a_check_does_not_end_a_reading(monkeypatch: pytest
     consumer: Any = FakeConsumer()
     # The checks run in separate threads, which a busy machine may start late.
     monkeypatch.setattr(consumer, "at_end", lambda: client.checks > 1)
-    assert MessageWait(client, ["events"], 0.0).poll(consumer) is None
+    assert MessageWait(client=client, topics=["events"], timeout=0.0).poll(consumer) is None
 
 
 def test_an_earlier_failure_of_the_filer_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = FakeClient(FILER_AWAY)
-    wait = MessageWait(client, ["events"], 0.0)
+    wait = MessageWait(client=client, topics=["events"], timeout=0.0)
     with pytest.raises(FilerAway):
         wait.poll(FakeConsumer(end_at=10**9))  # type: ignore[arg-type]
     client.failure = None
@@ -140,20 +140,20 @@ def test_a_reader_that_does_not_reach_the_end_says_why(monkeypatch: pytest.Monke
     client: Any = FakeClient(blocked="no replica answers")
     consumer: Any = FakeConsumer(end_at=10**9)
     with pytest.raises(CommandFailed, match="there may be more: events: no replica answers"):
-        MessageWait(client, ["events"], 0.0).poll(consumer)
+        MessageWait(client=client, topics=["events"], timeout=0.0).poll(consumer)
 
 
 def test_a_reader_may_exit_at_the_end_without_a_timeout() -> None:
     client: Any = FakeClient()
     consumer: Any = FakeConsumer(end_at=3)
-    assert MessageWait(client, ["events"], exit_at_end=True).poll(consumer) is None
+    assert MessageWait(client=client, topics=["events"], exit_at_end=True).poll(consumer) is None
     assert consumer.polls == 3
 
 
 def test_a_consumer_says_that_it_is_the_filer(notes: list[str]) -> None:
     client: Any = FakeClient(FILER_AWAY)
     consumer: Any = FakeConsumer(2)
-    MessageWait(client, ["events"]).poll(consumer)
+    MessageWait(client=client, topics=["events"]).poll(consumer)
     eventually(lambda: len(notes) == 2)
     assert notes[1].startswith("waiting for the filer: no clear answer from s3://smq (http://h:1): in 2.0s.")
 

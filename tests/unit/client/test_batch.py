@@ -21,15 +21,31 @@ COLUMNS = (Column("name", "string"), Column("delay", "float64", nullable=True))
 
 def batch_of(columns: tuple[Column, ...], *rows: dict[str, object]) -> Batch:
     common = {"partition": 3, "timestamp": AT, "appended": LATER}
-    return Batch(pa.Table.from_pylist([common | row for row in rows], chunk_schema(columns)), "t-0-8-1", 7, {})
+    return Batch(
+        table=pa.Table.from_pylist([common | row for row in rows], chunk_schema(columns)),
+        segment="t-0-8-1",
+        first_offset=7,
+        positions={},
+    )
 
 
 def test_messages_have_what_send_takes() -> None:
     batch = batch_of((), {"value": b"v", "key": b"k", "headers": [("a", b"1")]}, {"value": None})
 
     assert list(batch) == [
-        Message(b"v", b"k", [("a", b"1")], AT, "t-0-8-1", 7, 3, LATER),
-        Message(None, None, [], AT, "t-0-8-1", 8, 3, LATER),
+        Message(
+            value=b"v",
+            key=b"k",
+            headers=[("a", b"1")],
+            timestamp=AT,
+            segment="t-0-8-1",
+            offset=7,
+            partition=3,
+            appended=LATER,
+        ),
+        Message(
+            value=None, key=None, headers=[], timestamp=AT, segment="t-0-8-1", offset=8, partition=3, appended=LATER
+        ),
     ]
 
 

@@ -17,14 +17,16 @@ from smq_storage.catalog import paths
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.tables.listed_files import ListedFile, kind_of
 
-LOCAL = StoreSettings("s3://smq", endpoint="http://127.0.0.1:8333")
+LOCAL = StoreSettings(url="s3://smq", endpoint="http://127.0.0.1:8333")
 CHUNK = paths.chunk("default/t", "uid", "t-0-8-0", 0)
 COMPACTED = paths.compacted_file("default/t", "uid", "t-0-8-0", 0, "nonce")
 UPLOAD = paths.upload("uid", "p-1-1-nonce")
 
 
 def data_file(path: str, segment: str = "t-0-8-0", first: int = 0, rows: int = 3, first_row: int = 0) -> DataFile:
-    file_list = FileEntry(path, first, rows, 100, "etag", first_row=first_row, appended_max=1_000_000)
+    file_list = FileEntry(
+        path=path, first=first, rows=rows, bytes=100, etag="etag", first_row=first_row, appended_max=1_000_000
+    )
     return DataFile.of(ListedFile(segment, kind_of(path), file_list), "s3://smq")
 
 

@@ -60,7 +60,12 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> TopicInMemory:
     segment, end = made.first, FIRST + len(VALUES)
     made.put_chunk(segment, 0, [0] * FIRST)
     info = ChunkInfo(
-        segment.name, FIRST, len(VALUES), "w", "n", large_values=tuple(f"p-0-{row}.value" for row in LARGE)
+        segment=segment.name,
+        first=FIRST,
+        rows=len(VALUES),
+        writer="w",
+        nonce="n",
+        large_values=tuple(f"p-0-{row}.value" for row in LARGE),
     )
     made.chain(segment).put(info, [(messages(), 0)], chunk_schema())
     made.put_seal(segment, end)
@@ -75,7 +80,9 @@ def consumer_of(topic: TopicInMemory, **options: Any) -> Iterator[Consumer]:
     view: Any = topic
     leader: Any = None
     settings = {"max_bytes": 1 << 20, "start": {topic.first.name: FIRST}}
-    with Consumer(view, leader, ConsumerOptions(prefetch_bytes=1 << 20, **(settings | options))) as made:
+    with Consumer(
+        view=view, groups=leader, options=ConsumerOptions(prefetch_bytes=1 << 20, **(settings | options))
+    ) as made:
         yield made
 
 
@@ -217,7 +224,7 @@ def test_a_lazy_batch_reports_a_filer_that_is_away(topic: TopicInMemory, monkeyp
 
 
 def test_messages_of_a_schema_have_no_value() -> None:
-    batch = Batch(pa.table({"text": ["a"], "headers": [None]}), "s", 0, {})
+    batch = Batch(table=pa.table({"text": ["a"], "headers": [None]}), segment="s", first_offset=0, positions={})
     with pytest.raises(InvalidRequest, match="columns of the table"):
         batch.value(0)
     assert not batch.large_values

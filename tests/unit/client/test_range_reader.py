@@ -31,13 +31,13 @@ def topic(store: Store) -> Topic:
 
 
 def reader(store: Store, topic: Topic, **options: object) -> RangeReader:
-    location = TopicLocation(topic.name, topic.uid, StoreSettings("memory://"))
+    location = TopicLocation(topic.name, topic.uid, StoreSettings(url="memory://"))
     return RangeReader(location, store, **options)  # type: ignore[arg-type]
 
 
 def living(topic: Topic, number: int) -> StoredSegment:
     """As it was planned before it was sealed."""
-    return StoredSegment(topic.name, topic.uid, segment_name(number))
+    return StoredSegment(topic=topic.name, uid=topic.uid, name=segment_name(number))
 
 
 def offsets(found: Iterator[tuple[int, pa.Table]]) -> list[int]:
@@ -72,7 +72,7 @@ def test_a_removed_segment_is_lost_with_that_reason(store: Store, topic: Topic) 
     removed = segment_name(0)
     begun = reader(store, topic).read(living(topic, 0), 0, END)
     first, table = next(begun)
-    sealed_index.remove(store, topic.name, topic.uid, [RemovedSegment(removed, 0, END, 0)])
+    sealed_index.remove(store, topic.name, topic.uid, [RemovedSegment(name=removed, number=0, end=END, removed_at=0)])
     for listed in store.list(paths.segment_folder(topic.name, topic.uid, removed)):
         store.delete(listed.path)
     with pytest.raises(DataLost, match="retention has removed") as caught:
@@ -121,7 +121,7 @@ def test_columns_come_in_the_order_that_is_wanted(store: Store, topic: Topic) ->
 
 
 def test_the_state_of_a_topic_without_brokers(store: Store, topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
-    location = TopicLocation(topic.name, topic.uid, StoreSettings("memory://"))
+    location = TopicLocation(topic.name, topic.uid, StoreSettings(url="memory://"))
     state = load_state(location, store)
     names = [segment_name(n) for n in range(3)]
     assert list(state.segments()) == names and state.ends == {names[0]: END, names[1]: END, names[2]: 0}

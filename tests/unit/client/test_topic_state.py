@@ -15,7 +15,7 @@ from support.data.sealed_topic import END, make_topic, segment_name, write_segme
 
 
 def test_what_successors_have_comes_after_all_messages_of_their_predecessors() -> None:
-    settings = StoreSettings("memory://test_topic_state")
+    settings = StoreSettings(url="memory://test_topic_state")
     store = settings.open()
     topic = make_topic(store, 0)
     found = read_layout(store, topic.name, topic.uid)

@@ -12,16 +12,55 @@ from smq import BrokerInfo, SegmentInfo, TopicInfo
 def segment(start: int, stop: int, number: int, phase: str, broker: str, *successors: str) -> SegmentInfo:
     name = f"f-{start}-{stop}-{number}"
     return SegmentInfo(
-        name, number, start, stop, phase, "Replicated", (broker,), (), successors, "Split", "", 0, 0, None, 0, None
+        name=name,
+        number=number,
+        start=start,
+        stop=stop,
+        phase=phase,
+        durability="Replicated",
+        brokers=(broker,),
+        predecessors=(),
+        successors=successors,
+        opened_because="Split",
+        sealed_because="",
+        opened_at=0,
+        sealed_at=0,
+        end=None,
+        bytes=0,
+        lost=None,
     )
 
 
 def topic(*segments: SegmentInfo) -> TopicInfo:
-    return TopicInfo("default/f", "u", 1024, "", (), "Replicated", segments, 0, 0.0, 0.0, (), 1)
+    return TopicInfo(
+        name="default/f",
+        uid="u",
+        partitions=1024,
+        key="",
+        schema=(),
+        durability="Replicated",
+        segments=segments,
+        sealed_segments=0,
+        messages_per_second=0.0,
+        bytes_per_second=0.0,
+        conditions=(),
+        layout_version=1,
+    )
 
 
 def brokers(count: int) -> list[BrokerInfo]:
-    return [BrokerInfo(f"broker-{i + 1}", "i", "h:1", "alive", 0, 0, ()) for i in range(count)]
+    return [
+        BrokerInfo(
+            name=f"broker-{i + 1}",
+            incarnation="i",
+            address="h:1",
+            state="alive",
+            tail_bytes=0,
+            memory_limit=0,
+            segments=(),
+        )
+        for i in range(count)
+    ]
 
 
 def test_each_second_is_a_column_and_each_segment_begins_with_its_primary() -> None:

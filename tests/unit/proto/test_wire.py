@@ -65,9 +65,9 @@ def test_a_layout_keeps_its_next_number() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        ProducerState(0, 0, (0,)),
-        ProducerState(3, 41, (480, 490), "0123456789abcdef", 99),
-        ProducerState(3, -1, (), "!", 99),
+        ProducerState(epoch=0, last_sequence=0, recent=(0,)),
+        ProducerState(epoch=3, last_sequence=41, recent=(480, 490), instance="0123456789abcdef", appended=99),
+        ProducerState(epoch=3, last_sequence=-1, recent=(), instance="!", appended=99),
     ],
 )
 def test_a_producer_keeps_its_state_also_if_it_was_inherited(state: ProducerState) -> None:
@@ -75,9 +75,12 @@ def test_a_producer_keeps_its_state_also_if_it_was_inherited(state: ProducerStat
 
 
 def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
-    states = {"a": ProducerState(1, 2, (5,), "i", 9), "b": ProducerState(0, 0, (1,))}
+    states = {
+        "a": ProducerState(epoch=1, last_sequence=2, recent=(5,), instance="i", appended=9),
+        "b": ProducerState(epoch=0, last_sequence=0, recent=(1,)),
+    }
     lost = Loss(10, 12, at_least=True)
-    outcome = SealOutcome("s", 10, states, lost, forgotten_upto=7, uninherited=("x", "y"))
+    outcome = SealOutcome(segment="s", end=10, producers=states, lost=lost, forgotten_upto=7, uninherited=("x", "y"))
     assert outcome_from_pb(outcome_to_pb(outcome)) == outcome
     alone = outcome_from_pb(outcome_to_pb(outcome, only="c"))
     assert (alone.producers, alone.forgotten_upto) == ({}, 7)
@@ -86,7 +89,17 @@ def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
 @pytest.mark.parametrize("lost", [None, Loss(100, 120), Loss(100, 120, True), Loss(100, 100, True)])
 def test_a_sealed_segment_keeps_its_file_list_and_what_it_lost(lost: Loss | None) -> None:
     entry = SealedSegment(
-        "t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2, file_list="m.json"
+        name="t-0-8-0",
+        number=0,
+        range=KeyRange(0, 8),
+        end=100,
+        predecessors=(),
+        successors=(),
+        opened_because=Reason.CREATE,
+        sealed_because=Reason.FAILOVER,
+        opened_at=1,
+        sealed_at=2,
+        file_list="m.json",
     )
     entry = replace(entry, lost=lost)
     assert sealed_from_pb(sealed_to_pb(entry)) == entry and entry.lost == lost
@@ -127,7 +140,17 @@ def test_a_longest_flush_interval_goes_over_the_wire() -> None:
 def test_a_reason_of_a_later_release_does_not_hide_the_segment() -> None:
     """Otherwise its layout would be refused, and a history with such a segment for ever."""
     entry = SealedSegment(
-        "s", 0, KeyRange(0, 8), 0, (), (), Reason.SCHEMA, Reason.SCHEMA, opened_at=0, sealed_at=0, schema_version=1
+        name="s",
+        number=0,
+        range=KeyRange(0, 8),
+        end=0,
+        predecessors=(),
+        successors=(),
+        opened_because=Reason.SCHEMA,
+        sealed_because=Reason.SCHEMA,
+        opened_at=0,
+        sealed_at=0,
+        schema_version=1,
     )
     message = sealed_to_pb(entry)
     assert sealed_from_pb(message) == entry

@@ -21,17 +21,33 @@ RANGE = KeyRange(0, 64)
 
 
 def sealed(name: str, number: int, end: int, *before: str, **fields: Any) -> SealedSegment:
-    return SealedSegment(name, number, RANGE, end, before, (), Reason.CREATE, Reason.SPLIT, 0, 0, **fields)
+    return SealedSegment(
+        name=name,
+        number=number,
+        range=RANGE,
+        end=end,
+        predecessors=before,
+        successors=(),
+        opened_because=Reason.CREATE,
+        sealed_because=Reason.SPLIT,
+        opened_at=0,
+        sealed_at=0,
+        **fields,
+    )
 
 
 OLD, A, B, C, D = "t-0-64-0", "t-0-64-1", "t-0-32-2", "t-32-64-3", "t-0-64-4"
 INDEX = Index(
     (sealed(A, 1, 10, OLD), sealed(B, 2, 20, A), sealed(C, 3, 30, A)),
     ((0, 1),),
-    (RemovedSegment(OLD, 0, 5, 0),),
+    (RemovedSegment(name=OLD, number=0, end=5, removed_at=0),),
 )
-OPEN = Segment(D, 4, RANGE, Phase.OPEN, Durability.STORED, (), (B, C))
-FILES = TopicFiles("default/t", "u", INDEX, Layout("default/t", "u", 64, next_number=5, segments=(OPEN,)))
+OPEN = Segment(
+    name=D, number=4, range=RANGE, phase=Phase.OPEN, durability=Durability.STORED, replicas=(), predecessors=(B, C)
+)
+FILES = TopicFiles(
+    "default/t", "u", INDEX, Layout(topic="default/t", uid="u", partitions=64, next_number=5, segments=(OPEN,))
+)
 ENDS = {D: 7}
 
 

@@ -19,12 +19,16 @@ ALL = Wanted()
 
 
 def chunk(first: int, rows: int) -> FileEntry:
-    return FileEntry(paths.chunk("default/t", "u", S, first), first, rows, 100, "e", appended_min=first)
+    return FileEntry(
+        path=paths.chunk("default/t", "u", S, first), first=first, rows=rows, bytes=100, etag="e", appended_min=first
+    )
 
 
 def upload(first: int, rows: int, first_row: int, name: str = "p-1-1-n.parquet") -> FileEntry:
     path = paths.uploaded_file("u", name)
-    return FileEntry(path, first, rows, 100, "e", appended_min=9, appended_max=9, first_row=first_row)
+    return FileEntry(
+        path=path, first=first, rows=rows, bytes=100, etag="e", appended_min=9, appended_max=9, first_row=first_row
+    )
 
 
 def plan(start: int, stop: int, *files: FileEntry, wanted: Wanted = ALL) -> FilePlan:

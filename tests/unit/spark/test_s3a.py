@@ -20,14 +20,14 @@ def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(**given: str) -> StoreSettings:
-    return StoreSettings("s3://smq/a/prefix", **given)  # type: ignore[arg-type]
+    return StoreSettings(url="s3://smq/a/prefix", **given)  # type: ignore[arg-type]
 
 
 def test_the_root_is_below_the_prefix() -> None:
     assert s3a_root(settings()) == "s3a://smq/a/prefix"
-    assert s3a_root(StoreSettings("s3://smq")) == "s3a://smq"
+    assert s3a_root(StoreSettings(url="s3://smq")) == "s3a://smq"
     with pytest.raises(InvalidRequest, match=r'use format\("smq"\)'):
-        s3a_root(StoreSettings("memory://x"))
+        s3a_root(StoreSettings(url="memory://x"))
 
 
 def test_a_filer_without_credentials_is_reached_without_a_signature() -> None:

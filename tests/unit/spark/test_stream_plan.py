@@ -14,11 +14,13 @@ from support.data.sealed_topic import END, make_topic, put_chain, sealed_entry, 
 
 def make_plan(name: str, start: Start, waits: list[float]) -> tuple[StreamPlan, Store, Topic]:
     """The plan of a query, and its topic with one sealed segment and an open one."""
-    settings = StoreSettings(f"memory://{name}")
+    settings = StoreSettings(url=f"memory://{name}")
     store = settings.open()
     topic = make_topic(store, 1)
     location = TopicLocation(topic.name, topic.uid, settings)
-    opened = OpenedTopic(location, topic, chunk_schema(()), "key", TopicSchema(0, ()))
+    opened = OpenedTopic(
+        location=location, topic=topic, chunk_schema=chunk_schema(()), key="key", schema=TopicSchema(0, ())
+    )
     options = StreamOptions(Connection(topic.name), start=start, files_only=True)
     return StreamPlan(options, opened, sleep=waits.append), store, topic
 

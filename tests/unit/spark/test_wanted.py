@@ -15,7 +15,7 @@ from smq_core.file_lists.key_bounds import lower_bound, upper_bound
 
 
 def file(**known: Any) -> FileEntry:
-    return FileEntry("p", 0, 10, 100, "e", **known)
+    return FileEntry(path="p", first=0, rows=10, bytes=100, etag="e", **known)
 
 
 @pytest.mark.parametrize(

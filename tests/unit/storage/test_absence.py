@@ -110,7 +110,7 @@ def lossy_reads(store: Store, topic: Topic) -> dict[str, tuple[str, Callable[[St
     assert file_list is not None
     file, large = file_list.files[1], LargeValue.of("p-0-a.value", b"large")
     store.put(paths.large_value(topic.uid, large.name), b"large")
-    segment = StoredSegment(topic.name, topic.uid, name, end=END)
+    segment = StoredSegment(topic=topic.name, uid=topic.uid, name=name, end=END)
     first = paths.chunk(topic.name, topic.uid, name, 0)
     return {
         "file": (file.path, lambda it: list(read_file(it, name, file, file.first, file.end))),
@@ -157,7 +157,15 @@ def write_references(store: Store, topic: Topic) -> list[str]:
     chain, messages = ChunkChain(store, topic.name, topic.uid, segment_name(2)), pa.Table.from_batches([rows([b"a"])])
     for first in range(3):
         upload = uploads.write(store, topic.uid, f"u{first}.parquet", messages)
-        info = ChunkInfo(segment_name(2), first, 1, "w", f"n{first}", reference=upload.reference(RANGE), appended=5)
+        info = ChunkInfo(
+            segment=segment_name(2),
+            first=first,
+            rows=1,
+            writer="w",
+            nonce=f"n{first}",
+            reference=upload.reference(RANGE),
+            appended=5,
+        )
         chain.put(info, [], chunk_schema())
         store.delete(paths.uploaded_file(topic.uid, upload.name))
     return [paths.uploaded_file(topic.uid, f"u{first}.parquet") for first in range(3)]

@@ -21,7 +21,7 @@ class ForgetfulListing(Store):
 
     def __init__(self, shown: int) -> None:
         real = open_store("memory://")
-        super().__init__(real.url, real.url, real._writer, real._reader)
+        super().__init__(url=real.url, where=real.url, writer=real._writer, reader=real._reader)
         self.shown = shown
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
@@ -45,7 +45,9 @@ def rows(count: int, start: int = 0) -> pa.RecordBatch:
 
 
 def info(first: int, count: int, writer: str = "a", nonce: str | None = None, sealed: bool = False) -> ChunkInfo:
-    return ChunkInfo("t-0", first, count, writer, nonce or f"{writer}{first}", sealed)
+    return ChunkInfo(
+        segment="t-0", first=first, rows=count, writer=writer, nonce=nonce or f"{writer}{first}", sealed=sealed
+    )
 
 
 def put(chain: ChunkChain, info: ChunkInfo, batch: pa.RecordBatch) -> StoredChunk:
@@ -140,8 +142,10 @@ def test_offsets_are_found(chain: ChunkChain, sealed: bool) -> None:
 
 def test_many_producers_make_a_footer_longer_than_the_first_read() -> None:
     chain = ChunkChain(open_store("memory://"), "ns/t", "uid", "t-0")
-    producers = {f"producer-{i}": ProducerState(1, 64, tuple(range(64))) for i in range(1200)}
-    long = ChunkInfo("t-0", 0, 0, "w", "n", sealed=True, producers=producers)
+    producers = {
+        f"producer-{i}": ProducerState(epoch=1, last_sequence=64, recent=tuple(range(64))) for i in range(1200)
+    }
+    long = ChunkInfo(segment="t-0", first=0, rows=0, writer="w", nonce="n", sealed=True, producers=producers)
     chain.put_seal(long)
     assert chain.files()[0].size > 2 * TAIL_BYTES
     assert chain.info(0) == long
@@ -169,7 +173,7 @@ def test_an_info_that_disagrees_with_the_rows_is_a_mistake_of_the_caller(chain: 
     with pytest.raises(ValueError, match="rows"):
         chain.put(info(0, 4), [(rows(3), 5)], SCHEMA)
     with pytest.raises(ValueError, match="nonce"):
-        chain.put(ChunkInfo("t-0", 0, 3, "a", ""), [(rows(3), 5)], SCHEMA)
+        chain.put(ChunkInfo(segment="t-0", first=0, rows=3, writer="a", nonce=""), [(rows(3), 5)], SCHEMA)
     with pytest.raises(ValueError, match="seal"):
         chain.put_seal(info(0, 0))
     assert list(chain.walk()) == []
@@ -178,7 +182,7 @@ def test_an_info_that_disagrees_with_the_rows_is_a_mistake_of_the_caller(chain: 
 class CountingReads(Store):
     def __init__(self) -> None:
         real = open_store("memory://")
-        super().__init__(real.url, real.url, real._writer, real._reader)
+        super().__init__(url=real.url, where=real.url, writer=real._writer, reader=real._reader)
         self.reads = 0
 
     def get_tail(self, path: str, nbytes: int) -> ObjectTail:

@@ -13,19 +13,19 @@ from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.store import Store, open_store
 
 SEGMENT = Segment(
-    "t-0",
-    0,
-    KeyRange(0, 16),
-    Phase.SEALING,
-    Durability.STORED,
-    (Replica("b0", "i0", "host:1"), Replica("b1", "i1", "host:2")),
+    name="t-0",
+    number=0,
+    range=KeyRange(0, 16),
+    phase=Phase.SEALING,
+    durability=Durability.STORED,
+    replicas=(Replica("b0", "i0", "host:1"), Replica("b1", "i1", "host:2")),
     predecessors=("t-x",),
     successors=("t-1", "t-2"),
     opened_because=Reason.SPLIT,
     sealed_because=Reason.FAILOVER,
     opened_at=123,
 )
-LAYOUT = Layout("ns/t", "uid", 16, version=3, next_number=5, segments=(SEGMENT,), writer="w1")
+LAYOUT = Layout(topic="ns/t", uid="uid", partitions=16, version=3, next_number=5, segments=(SEGMENT,), writer="w1")
 
 
 @pytest.fixture
@@ -111,12 +111,14 @@ def test_a_damaged_layout_is_named_and_never_taken_for_absent(store: Store, text
 
 def test_positions_are_swapped(store: Store) -> None:
     assert group_positions.read_positions(store, "ns/t", "uid", "report") is None
-    first = CommittedPositions(1, {"t-0": 5}, "w1")
+    first = CommittedPositions(generation=1, positions={"t-0": 5}, writer="w1")
     etag = group_positions.put_positions(store, "ns/t", "uid", "report", first, None)
-    second = CommittedPositions(2, {"t-0": 7, "t-1": 0}, "w2")
+    second = CommittedPositions(generation=2, positions={"t-0": 7, "t-1": 0}, writer="w2")
     group_positions.put_positions(store, "ns/t", "uid", "report", second, etag)
     with pytest.raises(Conflict):
-        group_positions.put_positions(store, "ns/t", "uid", "report", CommittedPositions(2, {}, "w3"), etag)
+        group_positions.put_positions(
+            store, "ns/t", "uid", "report", CommittedPositions(generation=2, positions={}, writer="w3"), etag
+        )
     found = group_positions.read_positions(store, "ns/t", "uid", "report")
     assert found is not None and found[0] == second
     assert group_positions.list_groups(store, "ns/t", "uid") == ["report"]

@@ -26,7 +26,7 @@ from smq_storage.chunks.parquet_codec import (
 )
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema, message_schema
 
-INFO = ChunkInfo("flights-0", first=100, rows=3, writer="incarnation", nonce="n1")
+INFO = ChunkInfo(segment="flights-0", first=100, rows=3, writer="incarnation", nonce="n1")
 COLUMNS = (Column("tailnum", "string"), Column("delay", "float64", nullable=True))
 # A time that fits: years 1 to 9999, in microseconds.
 TIMES = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
@@ -101,7 +101,14 @@ def test_a_topic_schema_stands_in_the_place_of_key_and_value() -> None:
 
 def test_a_seal_chunk_has_no_rows_and_says_what_became_of_the_producers() -> None:
     seal = ChunkInfo(
-        "s", 500, 0, "w", "n", sealed=True, producers={"p": ProducerState(3, 41, (480, 490))}, lost=Loss(500, 510)
+        segment="s",
+        first=500,
+        rows=0,
+        writer="w",
+        nonce="n",
+        sealed=True,
+        producers={"p": ProducerState(epoch=3, last_sequence=41, recent=(480, 490))},
+        lost=Loss(500, 510),
     )
     data = encode_chunk([], seal, chunk_schema())
     assert decode_info(data) == seal
@@ -110,15 +117,17 @@ def test_a_seal_chunk_has_no_rows_and_says_what_became_of_the_producers() -> Non
 
 def test_the_state_of_a_producer_comes_back() -> None:
     producers = {
-        "p": ProducerState(3, 41, (480, 490, 495), "instance", 1_700_000_000_000_000),
-        "inherited": ProducerState(1, -1, ()),
+        "p": ProducerState(
+            epoch=3, last_sequence=41, recent=(480, 490, 495), instance="instance", appended=1_700_000_000_000_000
+        ),
+        "inherited": ProducerState(epoch=1, last_sequence=-1, recent=()),
     }
-    info = ChunkInfo("s", 500, 0, "w", "n", producers=producers)
+    info = ChunkInfo(segment="s", first=500, rows=0, writer="w", nonce="n", producers=producers)
     assert decode_info(encode_chunk([], info, chunk_schema())) == info
 
 
 def test_the_rows_in_the_info_are_not_those_of_the_file() -> None:
-    reference = ChunkInfo("s", 0, 1_000_000, "w", "n")
+    reference = ChunkInfo(segment="s", first=0, rows=1_000_000, writer="w", nonce="n")
     assert decode_info(encode_chunk([], reference, chunk_schema())).end == 1_000_000
 
 
@@ -159,7 +168,7 @@ def test_unknown_fields_of_a_newer_version_are_ignored() -> None:
     )
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    assert decode_info(sink.getvalue()) == ChunkInfo("s", 1, 2, "w", "n")
+    assert decode_info(sink.getvalue()) == ChunkInfo(segment="s", first=1, rows=2, writer="w", nonce="n")
 
 
 def foreign_parquet() -> bytes:
@@ -222,7 +231,14 @@ def test_any_typed_columns_come_back(data, types) -> None:
 names = st.text(min_size=1, max_size=20)
 offsets = st.integers(0, 2**63)
 increasing = st.lists(offsets, max_size=5).map(sorted).map(tuple)
-states = st.builds(ProducerState, offsets, st.integers(-1, 2**63), increasing, st.text(max_size=16), offsets)
+states = st.builds(
+    ProducerState,
+    epoch=offsets,
+    last_sequence=st.integers(-1, 2**63),
+    recent=increasing,
+    instance=st.text(max_size=16),
+    appended=offsets,
+)
 
 
 @given(

@@ -77,7 +77,7 @@ def test_a_store_in_memory_has_no_urls() -> None:
 
 
 def test_clients_learn_whether_the_store_takes_signed_requests_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert StoreSettings("s3://smq").to_public_options() == {}
-    assert StoreSettings("s3://smq", **KEYS).to_public_options() == {"credentials": "required"}
+    assert StoreSettings(url="s3://smq").to_public_options() == {}
+    assert StoreSettings(url="s3://smq", **KEYS).to_public_options() == {"credentials": "required"}
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "f")
-    assert StoreSettings("s3://smq").to_public_options() == {"credentials": "required"}
+    assert StoreSettings(url="s3://smq").to_public_options() == {"credentials": "required"}

@@ -17,12 +17,22 @@ AT = ("ns/t", "uid")
 
 def entry(number: int) -> SealedSegment:
     return SealedSegment(
-        f"t-{number}", number, KeyRange(0, 8), 100, (), (f"t-{number + 1}",), Reason.CREATE, Reason.SPLIT, 1, 2, bytes=9
+        name=f"t-{number}",
+        number=number,
+        range=KeyRange(0, 8),
+        end=100,
+        predecessors=(),
+        successors=(f"t-{number + 1}",),
+        opened_because=Reason.CREATE,
+        sealed_because=Reason.SPLIT,
+        opened_at=1,
+        sealed_at=2,
+        bytes=9,
     )
 
 
 def gone(*numbers: int) -> list[RemovedSegment]:
-    return [RemovedSegment(f"t-{number}", number, 100, 5) for number in numbers]
+    return [RemovedSegment(name=f"t-{number}", number=number, end=100, removed_at=5) for number in numbers]
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_urls_that_are_not_understood_are_refused_with_an_example(url: str) -> N
 
 
 def test_settings_are_handed_on_in_the_environment() -> None:
-    settings = StoreSettings("s3://smq/root", "http://filer:8333", "eu-west-1", timeout=3.5)
+    settings = StoreSettings(url="s3://smq/root", endpoint="http://filer:8333", region="eu-west-1", timeout=3.5)
     assert settings.to_env() == {
         "SMQ_FILER_URL": "s3://smq/root",
         "SMQ_FILER_ENDPOINT": "http://filer:8333",
@@ -133,7 +133,12 @@ def test_settings_are_handed_on_in_the_environment() -> None:
 
 def test_public_options_and_the_text_form_have_no_credentials() -> None:
     settings = StoreSettings(
-        "s3://smq", "http://filer:8333", "r", access_key="AKIA-X", secret_key="hush", session_token="t"
+        url="s3://smq",
+        endpoint="http://filer:8333",
+        region="r",
+        access_key="AKIA-X",
+        secret_key="hush",
+        session_token="t",
     )
     assert settings.to_public_options() == {"endpoint": "http://filer:8333", "region": "r", "credentials": "required"}
     shown = repr(settings) + repr(settings.open()) + str(settings)

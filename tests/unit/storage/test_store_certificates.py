@@ -55,7 +55,7 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_authority_is_that_of_ssl_cert_file(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = StoreSettings("s3://b", endpoint, access_key="k", secret_key="s", timeout=HANG_GUARD)
+    settings = StoreSettings(url="s3://b", endpoint=endpoint, access_key="k", secret_key="s", timeout=HANG_GUARD)
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with pytest.raises(StoreUnavailable, match=r"not signed by an authority that is known here: set SSL_CERT_FILE"):
         settings.open().get("x")

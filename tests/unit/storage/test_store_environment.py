@@ -66,7 +66,7 @@ def test_no_variable_changes_a_request_whose_settings_are_given(
 ) -> None:
     for name in VARIABLES:
         monkeypatch.setenv(f"AWS_{name}", "nonsense")
-    settings = StoreSettings("s3://b/root", recorder.endpoint, **GIVEN)
+    settings = StoreSettings(url="s3://b/root", endpoint=recorder.endpoint, **GIVEN)
     headers = headers_of_a_put(recorder, settings)
     assert "Credential=key/" in headers["authorization"] and "/r1/s3/" in headers["authorization"]
     assert headers["if-none-match"] == "*" and "nonsense" not in str(headers)
@@ -77,7 +77,7 @@ def test_no_variable_changes_a_request_whose_settings_are_given(
 @pytest.mark.parametrize("name", VARIABLES)
 def test_each_variable_alone_changes_nothing(recorder: Recorder, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(f"AWS_{name}", "nonsense")
-    headers = headers_of_a_put(recorder, StoreSettings("s3://b/root", recorder.endpoint, **GIVEN))
+    headers = headers_of_a_put(recorder, StoreSettings(url="s3://b/root", endpoint=recorder.endpoint, **GIVEN))
     assert "Credential=key/" in headers["authorization"] and "nonsense" not in str(headers)
 
 
@@ -108,18 +108,18 @@ def test_a_key_that_is_given_is_sent_without_the_token_of_the_environment(
 ) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", "another's")
     assert "x-amz-security-token" not in headers_of_a_put(
-        recorder, StoreSettings("s3://b/root", recorder.endpoint, **GIVEN)
+        recorder, StoreSettings(url="s3://b/root", endpoint=recorder.endpoint, **GIVEN)
     )
 
 
 @pytest.mark.parametrize("given", [True, False])
 def test_a_token_is_sent_with_its_key(recorder: Recorder, monkeypatch: pytest.MonkeyPatch, given: bool) -> None:
     if given:
-        settings = StoreSettings("s3://b/root", recorder.endpoint, **GIVEN, session_token="mine")
+        settings = StoreSettings(url="s3://b/root", endpoint=recorder.endpoint, **GIVEN, session_token="mine")
     else:
         for name, value in (("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret"), ("SESSION_TOKEN", "mine")):
             monkeypatch.setenv(f"AWS_{name}", value)
-        settings = StoreSettings("s3://b/root", recorder.endpoint)
+        settings = StoreSettings(url="s3://b/root", endpoint=recorder.endpoint)
     headers = headers_of_a_put(recorder, settings)
     assert headers["x-amz-security-token"] == "mine" and "Credential=key/" in headers["authorization"]
 
@@ -150,7 +150,7 @@ def test_a_variable_that_no_setting_replaces_is_named_when_it_is_wrong(monkeypat
 
 
 def test_a_child_process_gets_no_token_of_another_key() -> None:
-    env = StoreSettings("s3://b", **GIVEN).to_env()
+    env = StoreSettings(url="s3://b", **GIVEN).to_env()
     assert (env["AWS_ACCESS_KEY_ID"], env["AWS_SESSION_TOKEN"]) == ("key", "")
 
 
@@ -158,7 +158,7 @@ def test_a_store_on_this_machine_is_reached_without_the_proxy_of_the_environment
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_proxies(monkeypatch)
-    assert headers_of_a_put(recorder, StoreSettings("s3://b/root", recorder.endpoint, **GIVEN))
-    elsewhere = StoreSettings("s3://b/root", "http://filer.invalid:8333", **GIVEN).open()
+    assert headers_of_a_put(recorder, StoreSettings(url="s3://b/root", endpoint=recorder.endpoint, **GIVEN))
+    elsewhere = StoreSettings(url="s3://b/root", endpoint="http://filer.invalid:8333", **GIVEN).open()
     with pytest.raises(StoreUnavailable, match="connection refused"):  # by the proxy
         elsewhere.put_new("x", b"1")

@@ -41,7 +41,7 @@ class AnsweringStore:
 
     def open(self) -> Store:
         endpoint = f"http://127.0.0.1:{self.server.server_port}"
-        return StoreSettings("s3://b", endpoint, access_key="k", secret_key="s", timeout=60).open()
+        return StoreSettings(url="s3://b", endpoint=endpoint, access_key="k", secret_key="s", timeout=60).open()
 
 
 @pytest.fixture

@@ -209,7 +209,9 @@ def consume(
             named = template is not None or (several and (meta or output_format is OutputFormat.JSON))
             writer = MessageWriter(sink, commits=group is not None, partition=partition, names_topic=named)
             # Other members of the group wait for the commit too, when they are at the end.
-            wait = MessageWait(connected, topics, idle_timeout, exit_at_end=exit_at_end, on_idle=writer.complete)
+            wait = MessageWait(
+                client=connected, topics=topics, timeout=idle_timeout, exit_at_end=exit_at_end, on_idle=writer.complete
+            )
             try:
                 writer.write_all(consumer, max_, wait.poll)
             except DataLost as error:

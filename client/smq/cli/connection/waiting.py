@@ -77,10 +77,10 @@ class MessageWait:
 
     def __init__(
         self,
+        *,
         client: Client,
         topics: Sequence[str],
         timeout: float | None = None,
-        *,
         exit_at_end: bool = False,
         on_idle: Callable[[Consumer | TopicsConsumer], object] = lambda _: None,
     ) -> None:

@@ -17,7 +17,7 @@ PORTS_FILE = "ports.json"
 RECORD = "dev"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DevRecord:
     """One running `smq dev`. ``ready``: all brokers have reported to the leader."""
 

@@ -33,7 +33,7 @@ MIN_COLUMNS_PER_SEGMENT = 4
 BARS = "▁▂▃▄▅▆▇█"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
     """The state that the leader reported; ``at`` is in seconds of a monotonic clock."""
 
@@ -46,7 +46,9 @@ class ClusterSnapshot:
 
 def take_snapshot(admin: Admin, at: float) -> ClusterSnapshot:
     """Reads the present state from the leader. Raises Unavailable."""
-    return ClusterSnapshot(at, admin.topics(), admin.brokers(), admin.decisions(), admin.problems())
+    return ClusterSnapshot(
+        at=at, topics=admin.topics(), brokers=admin.brokers(), decisions=admin.decisions(), problems=admin.problems()
+    )
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ class FetchOutput:
 
     def __init__(
         self,
+        *,
         tail: OpenTail,
         buffer: PrefetchBuffer[Any],
         plan: FetchPlan,

@@ -33,6 +33,7 @@ class Fetcher:
 
     def __init__(
         self,
+        *,
         view: TopicView,
         buffer: PrefetchBuffer[Fetcher],
         fetch_plan: FetchPlan,
@@ -46,9 +47,28 @@ class Fetcher:
         self._buffer = buffer
         self._stop = stop = threading.Event()
         self._progress = progress = FetchProgress(name, view.filer_health)
-        self._output = output = FetchOutput(self, buffer, fetch_plan, max_bytes, large_values, progress)
-        self._files = files = FileFetcher(view, name, fetch_plan.sealed, output, progress, stop, self.touch_stream)
-        self._tail = TailFetcher(view, name, ordinal, shared_tails or SharedTails(), output, progress, files, stop)
+        self._output = output = FetchOutput(
+            tail=self, buffer=buffer, plan=fetch_plan, max_bytes=max_bytes, large_values=large_values, progress=progress
+        )
+        self._files = files = FileFetcher(
+            view=view,
+            segment=name,
+            sealed=fetch_plan.sealed,
+            output=output,
+            progress=progress,
+            stop=stop,
+            touch_stream=self.touch_stream,
+        )
+        self._tail = TailFetcher(
+            view=view,
+            segment=name,
+            ordinal=ordinal,
+            shared_tails=shared_tails or SharedTails(),
+            output=output,
+            progress=progress,
+            files=files,
+            stop=stop,
+        )
         self._thread = threading.Thread(target=self._run, name=f"smq-fetch-{name}", daemon=True)
         self._thread.start()
 

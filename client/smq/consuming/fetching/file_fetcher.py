@@ -33,6 +33,7 @@ class FileFetcher:
 
     def __init__(
         self,
+        *,
         view: TopicView,
         segment: str,
         sealed: SealedSegment | None,

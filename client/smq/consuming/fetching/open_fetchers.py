@@ -60,13 +60,13 @@ class OpenFetchers:
         """Begins to read a segment that is not open. A paused one stays paused."""
         settings = self._settings
         self._fetchers[plan.segment] = Fetcher(
-            settings.view,
-            self._buffer,
-            plan,
-            settings.max_bytes,
-            self._ordinal,
-            settings.large_values,
-            settings.shared_tails,
+            view=settings.view,
+            buffer=self._buffer,
+            fetch_plan=plan,
+            max_bytes=settings.max_bytes,
+            ordinal=self._ordinal,
+            large_values=settings.large_values,
+            shared_tails=settings.shared_tails,
         )
         self._ordinal += 1
         if plan.segment in self.paused:

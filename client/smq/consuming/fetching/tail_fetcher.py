@@ -38,6 +38,7 @@ class TailFetcher:
 
     def __init__(
         self,
+        *,
         view: TopicView,
         segment: str,
         ordinal: int,
@@ -108,7 +109,9 @@ class TailFetcher:
         self._ordinal += 1  # another replica next time
         readers = 1 if self._published is None else self._published.readers
         uid, channels = self._view.snapshot.topic.uid, self._view.reader_channels
-        stream = self._stream = TailStream(self._segment, uid, replica, channels, readers)
+        stream = self._stream = TailStream(
+            segment=self._segment, uid=uid, replica=replica, channels=channels, readers=readers
+        )
         if self._stop.is_set():
             return _TailEnd.BROKEN
         try:

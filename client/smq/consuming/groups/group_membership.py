@@ -50,6 +50,7 @@ class GroupMembership:
 
     def __init__(
         self,
+        *,
         groups: GroupsStub,
         topic: str,
         group: str,

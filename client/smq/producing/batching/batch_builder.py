@@ -95,7 +95,15 @@ class BatchBuilder:
             )
         keys = encoder.keys_of(self.values) if encoder.typed else self.keys
         row_partitions = partitions_of_keys(keys, rows, encoder.topic.spec.partitions, keyless)
-        return RowBatch(encoder, self.values, self.keys, self.times, self.timestamps, self.headers, row_partitions)
+        return RowBatch(
+            encoder=encoder,
+            values=self.values,
+            keys=self.keys,
+            times=self.times,
+            timestamps=self.timestamps,
+            headers=self.headers,
+            partitions=row_partitions,
+        )
 
 
 def check_value(value: object, encoder: BatchEncoder, row: int | None = None) -> tuple[object, int]:

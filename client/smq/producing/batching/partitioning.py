@@ -18,7 +18,7 @@ from smq_core.model.entities import Segment
 from smq_storage.chunks.array_buffers import array_of, numbers_of
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SubBatch:
     """Rows of one batch that belong to one segment. ``rows`` are their indices in the batch, None means all of them.
 
@@ -43,7 +43,16 @@ class SubBatch:
     def part(self, batch: pa.RecordBatch | RowBatch | UploadedRows, rows: RowIndices, cost: int) -> SubBatch:
         """Some of the rows."""
         state, created_at = self.delivery_state, self.created_at
-        return SubBatch(batch, state, rows, cost, created_at, self.timed_out, self.schema_version, self.large_value)
+        return SubBatch(
+            batch=batch,
+            delivery_state=state,
+            rows=rows,
+            cost=cost,
+            created_at=created_at,
+            timed_out=self.timed_out,
+            schema_version=self.schema_version,
+            large_value=self.large_value,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ MAX_BYTES = 32 << 10
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RowBatch:
     """Checked messages of one schema version, and the partition of each. Nothing changes it.
 
@@ -52,13 +52,13 @@ class RowBatch:
         """These rows, in this order."""
         width = self.encoder.row_width
         return RowBatch(
-            self.encoder,
-            [value for row in rows for value in self.values[row * width : (row + 1) * width]],
-            [self.keys[row] for row in rows] if self.keys else (),
-            [self.times[row] for row in rows],
-            {new: self.timestamps[row] for new, row in enumerate(rows) if row in self.timestamps},
-            {new: self.headers[row] for new, row in enumerate(rows) if row in self.headers},
-            array("i", [self.partitions[row] for row in rows]),
+            encoder=self.encoder,
+            values=[value for row in rows for value in self.values[row * width : (row + 1) * width]],
+            keys=[self.keys[row] for row in rows] if self.keys else (),
+            times=[self.times[row] for row in rows],
+            timestamps={new: self.timestamps[row] for new, row in enumerate(rows) if row in self.timestamps},
+            headers={new: self.headers[row] for new, row in enumerate(rows) if row in self.headers},
+            partitions=array("i", [self.partitions[row] for row in rows]),
         )
 
     def encode(self) -> pa.RecordBatch:
@@ -98,13 +98,13 @@ def join(batches: Sequence[RowBatch]) -> RowBatch:
         headers.update((first + row, pairs) for row, pairs in batch.headers.items())
         first += batch.num_rows
     return RowBatch(
-        batches[0].encoder,
-        list(chain.from_iterable(batch.values for batch in batches)),
-        keys,
-        list(chain.from_iterable(batch.times for batch in batches)),
-        timestamps,
-        headers,
-        array("i", chain.from_iterable(batch.partitions for batch in batches)),
+        encoder=batches[0].encoder,
+        values=list(chain.from_iterable(batch.values for batch in batches)),
+        keys=keys,
+        times=list(chain.from_iterable(batch.times for batch in batches)),
+        timestamps=timestamps,
+        headers=headers,
+        partitions=array("i", chain.from_iterable(batch.partitions for batch in batches)),
     )
 
 

@@ -40,7 +40,9 @@ def write_finished_file(encoder: BatchEncoder, table: TableLike, sink: Sink, key
     partitions = encoder.topic.spec.partitions
     keyless = KeylessPartitioner(partitions, int(np.random.default_rng().integers(partitions)))
     (part,) = split_into_uploads(checked, FILE_BYTES)
-    encoded = UploadEncoder(encoder, keyless, "", 0, KEYLESS_BYTES).encode(part, key_column, keep_order=False)
+    encoded = UploadEncoder(encoder=encoder, keyless=keyless, producer="", epoch=0, batch_bytes=KEYLESS_BYTES).encode(
+        part, key_column, keep_order=False
+    )
     if isinstance(sink, (str, os.PathLike)):
         Path(sink).write_bytes(encoded.data)
     else:

@@ -63,6 +63,7 @@ class LargeValueUploader:
 
     def __init__(
         self,
+        *,
         topic_uid: str,
         producer: str,
         epoch: int,

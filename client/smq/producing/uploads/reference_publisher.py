@@ -57,10 +57,10 @@ class ReferencePublisher:
 
     def __init__(
         self,
+        *,
         view: TopicView,
         producer: str,
         epoch: int,
-        *,
         keyless: KeylessPartitioner,
         batch_bytes: int,
         timeout: float,
@@ -146,7 +146,13 @@ class ReferencePublisher:
                 yield UploadTask(number, part.nbytes, partial(encoding.encode, part, key_column, keep_order=False))
 
     def _upload_encoder(self, encoder: BatchEncoder) -> UploadEncoder:
-        return UploadEncoder(encoder, self._keyless, self._producer, self._epoch, self._batch_bytes)
+        return UploadEncoder(
+            encoder=encoder,
+            keyless=self._keyless,
+            producer=self._producer,
+            epoch=self._epoch,
+            batch_bytes=self._batch_bytes,
+        )
 
     def _open_uploader(self) -> Uploader:
         with self._uploader_lock:

@@ -33,7 +33,7 @@ class EncodedUpload:
     order: npt.NDArray[np.uint32] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UploadEncoder:
     """Encodes for one producer. Rows without a key get another partition after each ``batch_bytes``."""
 
@@ -57,12 +57,12 @@ class UploadEncoder:
         times = table.column("timestamp").cast(pa.int64()).to_numpy()
         index = PartitionIndex.of(partitions[order], times)
         footer = UploadFooter(
-            self.encoder.topic.uid,
-            self.encoder.version,
-            self.producer,
-            self.epoch,
-            table.num_rows,
-            index.pairs(),
+            topic_uid=self.encoder.topic.uid,
+            schema_version=self.encoder.version,
+            producer=self.producer,
+            epoch=self.epoch,
+            rows=table.num_rows,
+            partitions=index.pairs(),
         )
         sink = pa.BufferOutputStream()
         write_upload(sink, table, footer)

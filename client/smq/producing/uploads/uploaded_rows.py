@@ -47,7 +47,7 @@ class PartitionIndex:
         return tuple(zip(self.partitions.tolist(), self.counts.tolist(), strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class UploadedFile:
     """An upload that the store has. ``name`` is the file's name, ``size`` is in bytes."""
 

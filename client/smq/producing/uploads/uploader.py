@@ -76,7 +76,13 @@ class Uploader:
                 log.info("an upload is repeated: %s", error)
                 time.sleep(backoff.seconds)
             else:
-                return UploadedFile(stored.name, stored.etag, encoded.data.size, encoded.schema_version, encoded.index)
+                return UploadedFile(
+                    name=stored.name,
+                    etag=stored.etag,
+                    size=encoded.data.size,
+                    schema_version=encoded.schema_version,
+                    index=encoded.index,
+                )
 
     def _failure(self, attempts: int, error: Unavailable | ObjectExists) -> Unavailable:
         if isinstance(error, Unavailable):

@@ -35,7 +35,7 @@ MAX_MESSAGE_LENGTH = 1000
 MAX_CONCURRENT = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectReference:
     """The resource that Events are about."""
 
@@ -49,7 +49,11 @@ class ObjectReference:
     def of(cls, kind: Kind, resource: Resource) -> ObjectReference:
         metadata = resource["metadata"]
         return cls(
-            kind.api_version, kind.kind, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", "")
+            api_version=kind.api_version,
+            kind=kind.kind,
+            namespace=metadata.get("namespace", ""),
+            name=metadata["name"],
+            uid=metadata.get("uid", ""),
         )
 
 
@@ -63,7 +67,7 @@ class KubeEvent:
     warning: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RecordedEvent:
     """One Event resource that this process has written."""
 
@@ -104,7 +108,7 @@ class EventCorrelator:
             return None
         seed = f"{self._process} {event} {now}".encode()
         name = f"{event.involved_object.name[:200]}.{hashlib.blake2b(seed, digest_size=8).hexdigest()}"
-        made = self._written[event] = RecordedEvent(name, now, now, now)
+        made = self._written[event] = RecordedEvent(name=name, first_at=now, last_at=now, written_at=now)
         if len(self._written) > MAX_TRACKED:
             self._written.popitem(last=False)
         return made

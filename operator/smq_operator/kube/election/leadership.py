@@ -30,6 +30,7 @@ class LeaderElection:
 
     def __init__(
         self,
+        *,
         readiness: Readiness,
         tasks: TaskRunner,
         api: KubeApi,
@@ -82,17 +83,17 @@ class LeaderElection:
 
     def background_tasks(self, leader: Leader) -> Mapping[str, BackgroundTask]:
         status = StatusReconciler(
-            leader.topics,
-            leader.events,
-            leader.platform,
-            leader.decisions,
-            leader.requests,
-            leader.clock,
-            self._api,
-            self._cache,
-            self._events,
-            leader.health,
-            leader.tasks.problems,
+            topics=leader.topics,
+            topic_events=leader.events,
+            platform=leader.platform,
+            decisions=leader.decisions,
+            requests=leader.requests,
+            clock=leader.clock,
+            api=self._api,
+            cache=self._cache,
+            events=self._events,
+            health=leader.health,
+            problems=leader.tasks.problems,
         )
         return {"fleet": fleet_reconciler(leader, self._platform.policy).run, "status": status.run}
 

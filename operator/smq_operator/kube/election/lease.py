@@ -38,6 +38,7 @@ class LeaseElector:
 
     def __init__(
         self,
+        *,
         api: KubeApi,
         cache: ResourceCache,
         clock: Callable[[], int],

@@ -34,6 +34,7 @@ class Informer:
 
     def __init__(
         self,
+        *,
         api: KubeApi,
         cache: ResourceCache,
         parse_topics: ParseTopics,
@@ -73,7 +74,13 @@ class Informer:
         await asyncio.to_thread(allocator.release_memory)  # of the initial lists, before leading needs memory
         for scope in self._scopes:
             self._watchers.append(
-                ResourceWatcher(scope, self._cache, self._parse_topics, self._api.configuration, self._on_watch_started)
+                ResourceWatcher(
+                    scope=scope,
+                    cache=self._cache,
+                    parse_topics=self._parse_topics,
+                    configuration=self._api.configuration,
+                    on_listed=self._on_watch_started,
+                )
             )
             self._watchers[-1].start()
 

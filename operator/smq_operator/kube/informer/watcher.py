@@ -59,6 +59,7 @@ class ResourceWatcher:
 
     def __init__(
         self,
+        *,
         scope: WatchScope,
         cache: ResourceCache,
         parse_topics: ParseTopics,

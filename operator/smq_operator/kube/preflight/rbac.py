@@ -10,7 +10,7 @@ from smq_operator.kube.client.kinds import ACCESS_REVIEWS, DEPLOYMENTS, EVENTS, 
 from smq_operator.kube.settings import KubeSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
     """One permission; ``namespace`` is empty for all. Without an ``essential`` one the operator cannot lead."""
 
@@ -32,20 +32,23 @@ def required_permissions(kube: KubeSettings) -> list[Permission]:
     led_namespace, home = kube.namespace, kube.home
     read = ("get", "list", "watch")
     return [
-        *(Permission(verb, TOPICS, led_namespace) for verb in read),
-        *(Permission(verb, SEGMENTS, led_namespace) for verb in read),
-        *(Permission(verb, PODS, home) for verb in read),
-        *(Permission(verb, DEPLOYMENTS, home) for verb in read),
+        *(Permission(verb=verb, kind=TOPICS, namespace=led_namespace) for verb in read),
+        *(Permission(verb=verb, kind=SEGMENTS, namespace=led_namespace) for verb in read),
+        *(Permission(verb=verb, kind=PODS, namespace=home) for verb in read),
+        *(Permission(verb=verb, kind=DEPLOYMENTS, namespace=home) for verb in read),
         # Without it, conflicting releases are found in this Namespace only.
-        *([] if led_namespace else [Permission("list", DEPLOYMENTS, "", essential=False)]),
-        Permission("create", LEASES, home),
-        *(Permission(verb, LEASES, home, name=kube.lease) for verb in ("get", "update")),
-        Permission("patch", PODS, home),
-        Permission("patch", DEPLOYMENTS, home, "scale", essential=False),
-        Permission("patch", TOPICS, led_namespace, "status", essential=False),
-        *(Permission(verb, SEGMENTS, led_namespace, essential=False) for verb in ("create", "patch", "delete")),
-        Permission("patch", SEGMENTS, led_namespace, "status", essential=False),
-        *(Permission(verb, EVENTS, led_namespace, essential=False) for verb in ("create", "patch")),
+        *([] if led_namespace else [Permission(verb="list", kind=DEPLOYMENTS, namespace="", essential=False)]),
+        Permission(verb="create", kind=LEASES, namespace=home),
+        *(Permission(verb=verb, kind=LEASES, namespace=home, name=kube.lease) for verb in ("get", "update")),
+        Permission(verb="patch", kind=PODS, namespace=home),
+        Permission(verb="patch", kind=DEPLOYMENTS, namespace=home, subresource="scale", essential=False),
+        Permission(verb="patch", kind=TOPICS, namespace=led_namespace, subresource="status", essential=False),
+        *(
+            Permission(verb=verb, kind=SEGMENTS, namespace=led_namespace, essential=False)
+            for verb in ("create", "patch", "delete")
+        ),
+        Permission(verb="patch", kind=SEGMENTS, namespace=led_namespace, subresource="status", essential=False),
+        *(Permission(verb=verb, kind=EVENTS, namespace=led_namespace, essential=False) for verb in ("create", "patch")),
     ]
 
 

@@ -23,6 +23,7 @@ class DecisionEventRecorder:
 
     def __init__(
         self,
+        *,
         decisions: DecisionLog,
         platform: Platform,
         leader_problems: LeaderProblems,

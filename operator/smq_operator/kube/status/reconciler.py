@@ -60,6 +60,7 @@ class StatusReconciler:
 
     def __init__(
         self,
+        *,
         topics: TopicDirectory,
         topic_events: TopicEvents,
         platform: Platform,
@@ -79,7 +80,9 @@ class StatusReconciler:
         self._cache = cache
         self._events = events
         self._writer = StatusWriter(api, cache, events)
-        self._decision_events = DecisionEventRecorder(decisions, platform, problems, cache, events)
+        self._decision_events = DecisionEventRecorder(
+            decisions=decisions, platform=platform, leader_problems=problems, cache=cache, events=events
+        )
         self._health = health
         self._states: dict[str, _TopicState] = {}
         self._queue: dict[str, None] = {}

@@ -198,7 +198,7 @@ class ManagedTopic:
             it = removal.segment
             self.sealed.pop(it.name, None)
             self.removed_segments[it.name] = RemovedSegment(
-                it.name, it.number, it.end, now, it.bytes, unread=removal.unread
+                name=it.name, number=it.number, end=it.end, removed_at=now, bytes=it.bytes, unread=removal.unread
             )
             self.removed_intervals = union(self.removed_intervals, from_numbers([it.number]))
         self.index_changes += 1

@@ -83,7 +83,9 @@ def start_program(cluster: LocalCluster, topic: str, folder: Path, *versions: in
 def test_a_version_is_published_once(cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path) -> None:
     cluster.create(topic, segments={"min": 4, "max": 16})
     receipt = client.publish_atomically(topic, app="etl", version=3, files=write_files(tmp_path, 3))
-    assert receipt == smq.AtomicReceipt("etl", 3, already_published=False, rows=FILES * ROWS, last_version=3)
+    assert receipt == smq.AtomicReceipt(
+        app="etl", version=3, already_published=False, rows=FILES * ROWS, last_version=3
+    )
     again = client.publish_atomically(topic, app="etl", version=3, files=write_files(tmp_path, 4))
     assert again.already_published and not again.rows
     assert client.publish_atomically(topic, app="etl", version=2, table=rows_of(2)).already_published

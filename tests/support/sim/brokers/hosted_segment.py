@@ -307,7 +307,7 @@ class SimulatedSegment:
             elif self.broker.world.now - index_read_at > INDEX_INTERVAL:
                 index_read_at = self.broker.world.now
                 if (yield from self._is_removed(name)):
-                    self.machine.predecessor_sealed(SealOutcome(name, 0))
+                    self.machine.predecessor_sealed(SealOutcome(segment=name, end=0))
                     self.broker.checker.producers.found_removed(self.name, name)
             if self.machine.state is ReplicaState.OPEN:
                 self.broker.checker.producers.opened(self.name)
@@ -417,12 +417,12 @@ class SimulatedSegment:
 def incoming(sub_batch: SimulatedSubBatch, id_: Any) -> IncomingBatch:
     partitions = sub_batch.partitions
     return IncomingBatch(
-        id_,
-        len(sub_batch.messages),
-        sub_batch.nbytes,
-        min(partitions),
-        max(partitions),
-        sub_batch,
-        uploads.reference_of(sub_batch),
-        (sub_batch.large_value,) if sub_batch.large_value else (),
+        id=id_,
+        rows=len(sub_batch.messages),
+        nbytes=sub_batch.nbytes,
+        partition_min=min(partitions),
+        partition_max=max(partitions),
+        payload=sub_batch,
+        reference=uploads.reference_of(sub_batch),
+        large_values=(sub_batch.large_value,) if sub_batch.large_value else (),
     )

@@ -145,7 +145,15 @@ class _LeaderCalls:
 
 
 def _staged(file: AtomicFile) -> StagedFile:
-    return StagedFile(file.upload, file.etag, file.rows, file.bytes, file.timestamp_min, file.timestamp_max, 0)
+    return StagedFile(
+        name=file.upload,
+        etag=file.etag,
+        rows=file.rows,
+        bytes=file.bytes,
+        timestamp_min=file.timestamp_min,
+        timestamp_max=file.timestamp_max,
+        schema_version=0,
+    )
 
 
 def upload(history: AtomicHistory, process: Process, messages: Sequence[Message], age: int = 0) -> Steps:
@@ -163,4 +171,11 @@ def upload(history: AtomicHistory, process: Process, messages: Sequence[Message]
         else:
             history.publishes.uploaded(name, rows)
             times = [m.sent_at for m in rows]
-            return AtomicFile(name, etag, len(rows), len(rows), min(times), max(times))
+            return AtomicFile(
+                upload=name,
+                etag=etag,
+                rows=len(rows),
+                bytes=len(rows),
+                timestamp_min=min(times),
+                timestamp_max=max(times),
+            )

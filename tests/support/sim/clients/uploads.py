@@ -51,9 +51,16 @@ def reference_of(sub_batch: SimulatedSubBatch) -> Reference | None:
         return None
     times, partitions = [m.sent_at for m in sub_batch.messages], sub_batch.partitions
     return Reference(
-        upload.name, upload.etag, upload.first_row, len(sub_batch.messages), REFERENCE_BYTES,
-        min(partitions), max(partitions), min(times), max(times),
-    )  # fmt: skip
+        upload=upload.name,
+        etag=upload.etag,
+        first_row=upload.first_row,
+        rows=len(sub_batch.messages),
+        bytes=REFERENCE_BYTES,
+        partition_min=min(partitions),
+        partition_max=max(partitions),
+        timestamp_min=min(times),
+        timestamp_max=max(times),
+    )
 
 
 def rejection_of(store: SimulatedStore, process: Process, reference: Reference) -> Steps:

@@ -135,9 +135,18 @@ def file_of(info: ChunkInfo) -> FileEntry:
     reference = info.reference
     if reference is not None:
         path = f"{paths.uploads_folder(UID)}/{reference.upload}"
-        return FileEntry(path, info.first, info.rows, reference.bytes, reference.etag, first_row=reference.first_row)
+        return FileEntry(
+            path=path,
+            first=info.first,
+            rows=info.rows,
+            bytes=reference.bytes,
+            etag=reference.etag,
+            first_row=reference.first_row,
+        )
     path = paths.chunk(TOPIC, UID, info.segment, info.first)
-    return FileEntry(path, info.first, info.rows, info.rows, info.nonce, large_values=info.large_values)
+    return FileEntry(
+        path=path, first=info.first, rows=info.rows, bytes=info.rows, etag=info.nonce, large_values=info.large_values
+    )
 
 
 def segments_that_name(store: SimulatedStore, path: str) -> set[str]:

@@ -39,4 +39,4 @@ def decoded(data: bytes, segment: str) -> FileList:
 
 def file_list_of(segment: str, chain: list[StoredChunk]) -> FileList:
     """What the file list of this sealed chain must list."""
-    return FileList(segment, chain[-1].info.first, tuple(file_of(it.info) for it in chain[:-1]))
+    return FileList(segment=segment, end=chain[-1].info.first, files=tuple(file_of(it.info) for it in chain[:-1]))

@@ -123,8 +123,24 @@ class PinHistory:
 
     def _layout(self, number: int) -> Layout:
         before = (f"t-0-4-{number - 1}",) if number else ()
-        living = Segment(f"t-0-4-{number}", number, KeyRange(0, 4), Phase.OPEN, Durability.STORED, (HOLDER,), before)
-        return Layout(TOPIC, UID, 4, 1, number + 1, (living,), writer=f"w{number}")
+        living = Segment(
+            name=f"t-0-4-{number}",
+            number=number,
+            range=KeyRange(0, 4),
+            phase=Phase.OPEN,
+            durability=Durability.STORED,
+            replicas=(HOLDER,),
+            predecessors=before,
+        )
+        return Layout(
+            topic=TOPIC,
+            uid=UID,
+            partitions=4,
+            version=1,
+            next_number=number + 1,
+            segments=(living,),
+            writer=f"w{number}",
+        )
 
     def _seal(self) -> None:
         """The open segment is sealed, and continued by the next one."""
@@ -133,12 +149,24 @@ class PinHistory:
         end = self.checker.ends.get(name, 0)
         if end == 0:
             end = self._append(None)
-        store.put_at_once(path(name, end), StoredChunk(ChunkInfo(name, end, 0, "w", "seal", sealed=True)))
+        store.put_at_once(
+            path(name, end),
+            StoredChunk(ChunkInfo(segment=name, first=end, rows=0, writer="w", nonce="seal", sealed=True)),
+        )
         self.numbers += 1
         entry = SealedSegment(
-            name, number, KeyRange(0, 4), end, (f"t-0-4-{number - 1}",) if number else (), (f"t-0-4-{number + 1}",),
-            Reason.ROLL, Reason.ROLL, self.world.now, self.world.now, bytes=ROWS,
-        )  # fmt: skip
+            name=name,
+            number=number,
+            range=KeyRange(0, 4),
+            end=end,
+            predecessors=(f"t-0-4-{number - 1}",) if number else (),
+            successors=(f"t-0-4-{number + 1}",),
+            opened_because=Reason.ROLL,
+            sealed_because=Reason.ROLL,
+            opened_at=self.world.now,
+            sealed_at=self.world.now,
+            bytes=ROWS,
+        )
         page = store.truth(INDEX)
         store.overwrite(INDEX, replace(page, entries=(*page.entries, entry), writer=self.world.unique("index")))
         store.overwrite(LAYOUT, self._layout(self.numbers))
@@ -149,8 +177,22 @@ class PinHistory:
         """Appends a chunk to the open segment. Returns the segment's end."""
         name = f"t-0-4-{self.numbers}"
         first = self.checker.ends.get(name, 0)
-        reference = Reference(upload, "etag", 0, ROWS, 1, 0, 3, 0, 0) if upload is not None else None
-        info = ChunkInfo(name, first, ROWS, "w", f"n{first}", reference=reference)
+        reference = (
+            Reference(
+                upload=upload,
+                etag="etag",
+                first_row=0,
+                rows=ROWS,
+                bytes=1,
+                partition_min=0,
+                partition_max=3,
+                timestamp_min=0,
+                timestamp_max=0,
+            )
+            if upload is not None
+            else None
+        )
+        info = ChunkInfo(segment=name, first=first, rows=ROWS, writer="w", nonce=f"n{first}", reference=reference)
         self.store.put_at_once(path(name, first), StoredChunk(info))
         return self.checker.ends[name]
 
@@ -196,7 +238,7 @@ class PinHistory:
         policy = store.retry_policy(3.0)
 
         def collect() -> None:
-            clocks = ClockReading(self.world.now + skew, read_filer_time(store))
+            clocks = ClockReading(leader=self.world.now + skew, filer=read_filer_time(store))
             began = {("i", f"t-0-4-{self.numbers}")}
             known = retention.read_consistent(store, self.topic)
             retention.remove_expired(store, self.topic, known, [], began, clocks, policy)

@@ -229,8 +229,24 @@ class SupersededHistory:
 
     def _layout(self, number: int) -> Layout:
         before = (segment_name(number - 1),) if number else ()
-        living = Segment(segment_name(number), number, RANGE, Phase.OPEN, Durability.STORED, (HOLDER,), before)
-        return Layout(NAME, UID, 16, 1, number + 1, (living,), writer=f"w{number}")
+        living = Segment(
+            name=segment_name(number),
+            number=number,
+            range=RANGE,
+            phase=Phase.OPEN,
+            durability=Durability.STORED,
+            replicas=(HOLDER,),
+            predecessors=before,
+        )
+        return Layout(
+            topic=NAME,
+            uid=UID,
+            partitions=16,
+            version=1,
+            next_number=number + 1,
+            segments=(living,),
+            writer=f"w{number}",
+        )
 
     def _seal(self) -> None:
         """A segment with small chunks is sealed, and continued by the next one."""
@@ -238,9 +254,9 @@ class SupersededHistory:
         end = ROWS * self.dice.randint(2, 8)
         chain = ChunkChain(self.files, NAME, UID, name)
         for first in range(0, end, ROWS):
-            info = ChunkInfo(name, first, ROWS, "w", f"n{first}")
+            info = ChunkInfo(segment=name, first=first, rows=ROWS, writer="w", nonce=f"n{first}")
             chain.put(info, [(rows_of(first, ROWS), 1)], chunk_schema(COLUMNS), key="text")
-        chain.put_seal(ChunkInfo(name, end, 0, "w", "seal", sealed=True))
+        chain.put_seal(ChunkInfo(segment=name, first=end, rows=0, writer="w", nonce="seal", sealed=True))
         made = file_list_of_chain(chain, "text")
         assert made is not None
         file_list = write_file_list(self.files, NAME, UID, made)
@@ -323,9 +339,15 @@ class SupersededHistory:
 
         clock = FilerClock(pool, now)
         collector = SupersededChunksCollector(
-            pool, clock, now, CLEANUP, policy, LeaderProblems(), lambda store, topic, retry_policy: False
+            store=pool,
+            filer_clock=clock,
+            clock=now,
+            settings=CLEANUP,
+            retry_policy=policy,
+            problems=LeaderProblems(),
+            is_held=lambda store, topic, retry_policy: False,
         )
-        managed = ManagedTopic(DesiredTopic(NAME, self.topic.spec), self.topic, index_read=True)
+        managed = ManagedTopic(DesiredTopic(name=NAME, spec=self.topic.spec), self.topic, index_read=True)
         dice = Random(f"{self.world.seed} {process.name}")
         while True:
             await asyncio.sleep(dice.uniform(1.0, 3.0))

@@ -126,8 +126,8 @@ class ElasticLeader(SimulatedLeader):
     def view(self, replica: Replica, liveness: Liveness, last_report: LastReport | None) -> BrokerView:
         incarnation = replica.incarnation
         return BrokerView(
-            replica,
-            liveness,
+            replica=replica,
+            liveness=liveness,
             draining=last_report is not None and last_report.leaving,
             node=replica.address,
             zone=self.history.zone_of(replica.address),

@@ -144,7 +144,7 @@ class GroupHost:
             found = yield leader.store.get(leader.process, path(name))
             kept, etag = found if found is not None else (StoredPositions(0, {}, ""), None)
             generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
-            group = Group(name, generation, ReadProgress(positions=dict(kept.positions)))
+            group = Group(name=name, generation=generation, reader=ReadProgress(positions=dict(kept.positions)))
             group.update(nodes, leader.clock(), removed)
             mine = StoredPositions(generation, dict(group.reader.committed()), leader.world.unique("g"))
             result = yield from self._put(name, mine, etag)

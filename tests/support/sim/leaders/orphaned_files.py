@@ -43,7 +43,10 @@ class OrphanedFilesScenario:
             name, at = names[-1], 7 + self.written
             self.written += 1
             self.history.world.note("!", name, f"a chunk that was given up lands at {at}")
-            self.history.store.put_at_once(path(name, at), StoredChunk(ChunkInfo(name, at, 1, "late", f"late {at}")))
+            self.history.store.put_at_once(
+                path(name, at),
+                StoredChunk(ChunkInfo(segment=name, first=at, rows=1, writer="late", nonce=f"late {at}")),
+            )
 
     def _files(self, name: str) -> list[str]:
         return self.history.store.paths(folder(name))

@@ -54,7 +54,7 @@ class SimulatedPlatform:
             self._paused, self._deleted = history.pausing.on, history.deleting.gone
         if self._deleted:
             return {}
-        return {topic.name: DesiredTopic(topic.name, topic.spec, topic.uid, paused=self._paused)}
+        return {topic.name: DesiredTopic(name=topic.name, spec=topic.spec, uid=topic.uid, paused=self._paused)}
 
     async def delete(self, topic: str) -> None:
         if not self._deployment.reached_by(self.leader.process):
@@ -124,7 +124,7 @@ class ProcessLeader:
             platform,  # type: ignore[arg-type]
             calls,
             StorePool(store, None),
-            StoreSettings(filer.url),
+            StoreSettings(url=filer.url),
             clock=self.clock,
             retry_policy=filer.retry_policy(CALL_TIMEOUT),
             readiness=Readiness(),

@@ -135,7 +135,10 @@ class SimulatedLeader:
     def view(self, replica: Replica, liveness: Liveness, last_report: LastReport | None) -> BrokerView:
         leaving = last_report is not None and last_report.leaving
         return BrokerView(
-            replica, liveness, draining=leaving, segments=last_report.held if last_report is not None else 0
+            replica=replica,
+            liveness=liveness,
+            draining=leaving,
+            segments=last_report.held if last_report is not None else 0,
         )
 
     def _liveness(self, replica: Replica, last_report: LastReport | None) -> Liveness | None:

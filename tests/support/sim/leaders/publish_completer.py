@@ -63,13 +63,13 @@ class SimulatedCompleter:
         self._filer: Any = BlockingStore(history.store, self.process)
         self._loop = VirtualLoop(self.process)
         self._service = PublishService(
-            Readiness(),
-            _OneTopic(history),  # type: ignore[arg-type]
-            _Progress(),  # type: ignore[arg-type]
-            StorePool(self._filer, None),
-            lambda: history.world.now,
-            self._filer.retry_policy(3.0),
-            uploads.MAX_AGE,
+            readiness=Readiness(),
+            topics=_OneTopic(history),  # type: ignore[arg-type]
+            completer=_Progress(),  # type: ignore[arg-type]
+            store=StorePool(self._filer, None),
+            clock=lambda: history.world.now,
+            retry_policy=self._filer.retry_policy(3.0),
+            max_upload_age=uploads.MAX_AGE,
         )
         self._acked: dict[tuple[str, int], set[int]] = {}
         self._sequences: dict[tuple[str, int], dict[int, int]] = {}

@@ -151,7 +151,7 @@ class SimulatedRetention:
     def clocks(self) -> Steps:
         """This leader's clock, which jumps, beside the filer's. Returns a ClockReading."""
         filer = yield self._do(read_filer_time, self._filer)
-        return ClockReading(self.leader.clock(), filer)
+        return ClockReading(leader=self.leader.clock(), filer=filer)
 
     def do(self, call: Callable[..., Any], *args: Any) -> Future:
         """A blocking call with this leader's view of the store."""

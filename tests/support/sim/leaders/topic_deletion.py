@@ -226,12 +226,25 @@ class SimulatedTopicDeletion:
         self._retry_policy = self.store.retry_policy(5.0)
         self._pool = StorePool(self.store, None)
         sealing = SealExecutor(
-            self._pool, SimulatedCalls(self), lambda replica: replica, self._retry_policy, leader.process.name
+            store=self._pool,
+            brokers=SimulatedCalls(self),
+            receiver=lambda replica: replica,
+            retry_policy=self._retry_policy,
+            writer_id=leader.process.name,
         )
         # For the manager, this object is the topic directory, registry, platform, task runner and warm-up in one.
         it: Any = self
         self.topic_deletions = TopicDeletionManager(
-            it, TopicEvents(), it, it, self._pool, sealing, it, it, self.now, self._retry_policy
+            topics=it,
+            events=TopicEvents(),
+            registry=it,
+            platform=it,
+            store=self._pool,
+            sealing=sealing,
+            tasks=it,
+            warm_up=it,
+            clock=self.now,
+            retry_policy=self._retry_policy,
         )
 
     def start(self) -> None:
@@ -276,7 +289,7 @@ class SimulatedTopicDeletion:
                 living = LiveTopics(set(), set(), held, complete=True)
                 try:
                     filer = yield self.loop.start(self._pool.run(read_filer_time))
-                    clocks, scan = ClockReading(self.now(), filer), DocumentScan()
+                    clocks, scan = ClockReading(leader=self.now(), filer=filer), DocumentScan()
                     yield self.loop.start(
                         self._pool.run(
                             collect_deleted_topics,

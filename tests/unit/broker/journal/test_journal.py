@@ -578,7 +578,9 @@ def test_folders_of_others_are_left_alone(brokers: JournaledBrokers) -> None:
 
 
 def test_a_journal_that_cannot_begin_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = folder_module.JournalFolder(tmp_path, "i-1", "root", JournalMetrics(DiskActivity()), DiskActivity())
+    journal = folder_module.JournalFolder(
+        folder=tmp_path, incarnation="i-1", root="root", meter=JournalMetrics(DiskActivity()), activity=DiskActivity()
+    )
     journal.lock()
     with monkeypatch.context() as disk:
         disk.setattr(folder_module.Path, "rename", full_disk)
@@ -628,7 +630,15 @@ def recovered_after_poll(brokers: JournaledBrokers) -> list[str]:
 
 def put_layout_with(brokers: JournaledBrokers, *segments: Segment, next_number: int) -> None:
     topic = brokers.topic
-    layout = Layout(topic.name, topic.uid, topic.spec.partitions, 1, next_number, segments, writer="w")
+    layout = Layout(
+        topic=topic.name,
+        uid=topic.uid,
+        partitions=topic.spec.partitions,
+        version=1,
+        next_number=next_number,
+        segments=segments,
+        writer="w",
+    )
     put_layout(brokers.store, layout, None)
 
 
@@ -687,7 +697,10 @@ def test_a_seal_that_another_process_made_removes_the_journal(brokers: Journaled
     broker = brokers.brokers[1]
     hosted = broker.hosted(brokers.topic, brokers.segment)
     assert hosted.journal is not None and hosted.journal.folder.exists()
-    broker.sealer.record_seal(hosted, ChunkInfo(brokers.segment.name, len(VALUES), 0, "leader", "n", sealed=True))
+    broker.sealer.record_seal(
+        hosted,
+        ChunkInfo(segment=brokers.segment.name, first=len(VALUES), rows=0, writer="leader", nonce="n", sealed=True),
+    )
     assert not hosted.journal.folder.exists()
     assert broker.hosted(brokers.topic, brokers.segment) is hosted, "streams still find it, and get its outcome"
 
@@ -697,7 +710,9 @@ def test_what_was_acked_beyond_a_seal_is_reported(brokers: JournaledBrokers) -> 
     brokers.write(VALUES)
     brokers.write(VALUES, "q")
     brokers.restart()
-    brokers.chain.put_seal(ChunkInfo(brokers.segment.name, 0, 0, "leader", "n", sealed=True))
+    brokers.chain.put_seal(
+        ChunkInfo(segment=brokers.segment.name, first=0, rows=0, writer="leader", nonce="n", sealed=True)
+    )
     (recovered,) = brokers.brokers[0].recovered.unsealed()
     brokers.brokers[0].watcher.enqueue(recovered)
     brokers.brokers[0].watcher.check_next()

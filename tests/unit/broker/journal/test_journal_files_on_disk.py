@@ -42,13 +42,13 @@ class Journals:
         opened = pb.OpenSegment(segment=pb.Segment(name=segment), topic=pb.TopicInfo(uid="u"))
         folder = self.folder / "u" / segment
         return SegmentJournal(
-            folder,
-            opened,
-            self.meter,
-            self.recycled,
-            writer or FileWriter(),
-            self.disk,
-            NoProcessJournal(),
+            folder=folder,
+            opened=opened,
+            meter=self.meter,
+            recycled=self.recycled,
+            writer=writer or FileWriter(),
+            activity=self.disk,
+            process=NoProcessJournal(),
             file_bytes=1,
         )
 
@@ -217,7 +217,9 @@ def test_a_failed_journal_keeps_no_space(journals: Journals) -> None:
 def test_the_next_process_deletes_the_recycled_files_of_the_former(tmp_path: Path) -> None:
     (tmp_path / RECYCLED).mkdir()
     (tmp_path / RECYCLED / "1").write_bytes(bytes(MIN_FILE_BYTES))
-    folder = JournalFolder(tmp_path, "i", "root", JournalMetrics(DiskActivity()), DiskActivity())
+    folder = JournalFolder(
+        folder=tmp_path, incarnation="i", root="root", meter=JournalMetrics(DiskActivity()), activity=DiskActivity()
+    )
     folder.lock()
     assert not (tmp_path / RECYCLED).exists()
     folder.unlock()

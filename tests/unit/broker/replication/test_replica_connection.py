@@ -104,7 +104,18 @@ class Primary:
         hosted = self.segments[number]
         with hosted as machine:
             id_ = BatchId("p", 1, machine.counters.batches, "one")
-            machine.append(self, IncomingBatch(id_, 1, nbytes, 0, 0, Payload(block or rows([b"v"]))), 0)
+            machine.append(
+                self,
+                IncomingBatch(
+                    id=id_,
+                    rows=1,
+                    nbytes=nbytes,
+                    partition_min=0,
+                    partition_max=0,
+                    payload=Payload(block or rows([b"v"])),
+                ),
+                0,
+            )
             if sends_now:
                 assert hosted.links_to_send_now() == hosted.links
 

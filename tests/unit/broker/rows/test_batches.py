@@ -27,7 +27,9 @@ def batch(partitions: list[int], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 def taken(given: pa.RecordBatch) -> pa.RecordBatch:
     """Validates a stream of these batches as the broker does. An accepted batch can be encoded."""
     accepted = WIRE.accept(given, WIRE.check_stream(given.schema))
-    encode_chunk([(accepted, 1)], ChunkInfo("s", 0, accepted.num_rows, "w", "n"), WIRE.chunk)
+    encode_chunk(
+        [(accepted, 1)], ChunkInfo(segment="s", first=0, rows=accepted.num_rows, writer="w", nonce="n"), WIRE.chunk
+    )
     return accepted
 
 

@@ -25,7 +25,13 @@ EMPTY = WireSchemas.of(make_topic()).empty
 
 
 def entry(first: int, payload: Payload, count: int, appended: int = 0) -> Entry:
-    return Entry(first, IncomingBatch(BatchId("p", 1, first), count, 1, 0, 0, payload), appended)
+    return Entry(
+        first=first,
+        batch=IncomingBatch(
+            id=BatchId("p", 1, first), rows=count, nbytes=1, partition_min=0, partition_max=0, payload=payload
+        ),
+        appended=appended,
+    )
 
 
 def values(batch: pa.RecordBatch) -> list[bytes]:

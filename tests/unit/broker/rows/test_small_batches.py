@@ -57,7 +57,13 @@ def entries_of(blocks: Sequence[Block]) -> list[Entry]:
     """An entry for each row."""
     payloads = [payload for block in blocks for payload in split_block(block, [1] * block.num_rows)]
     return [
-        Entry(number, IncomingBatch(BatchId("p", 1, number), 1, 1, 0, 0, payload), number // 2)
+        Entry(
+            first=number,
+            batch=IncomingBatch(
+                id=BatchId("p", 1, number), rows=1, nbytes=1, partition_min=0, partition_max=0, payload=payload
+            ),
+            appended=number // 2,
+        )
         for number, payload in enumerate(payloads)
     ]
 

@@ -35,12 +35,12 @@ class PausedPrimary:
         segment = make_segment(topic, Replica("b1", "me", "x:1"), Replica("b2", "f", "x:2"))
         self.chain = ChunkChain(open_store("memory://"), topic.name, topic.uid, segment.name)
         self.hosted = HostedSegment(
-            topic,
-            segment,
-            "me",
-            self.chain,
-            MemoryAccounting(1 << 30),
-            Clock(),
+            topic=topic,
+            segment=segment,
+            incarnation="me",
+            chain=self.chain,
+            memory=MemoryAccounting(1 << 30),
+            clock=Clock(),
             pauses=pauses,
             on_chunk_due=lambda hosted: None,
             on_change=lambda: None,
@@ -56,13 +56,26 @@ class PausedPrimary:
         id_ = BatchId("p", 0, self._sequence)
         self._sequence += 1
         with self.hosted as machine:
-            machine.append(self, IncomingBatch(id_, 1, 100, 0, 0, Payload(self.hosted.wire.empty)), now=0)
+            machine.append(
+                self,
+                IncomingBatch(
+                    id=id_,
+                    rows=1,
+                    nbytes=100,
+                    partition_min=0,
+                    partition_max=0,
+                    payload=Payload(self.hosted.wire.empty),
+                ),
+                now=0,
+            )
             machine.follower_acked("f", machine.end)
 
     def seal_from_filer(self, known_watermark: int) -> None:
         """What the leader does once the loss is accepted."""
         lost = Loss(0, known_watermark, at_least=True)
-        self.chain.put_seal(ChunkInfo(self.hosted.name, 0, 0, "leader", "n", sealed=True, lost=lost))
+        self.chain.put_seal(
+            ChunkInfo(segment=self.hosted.name, first=0, rows=0, writer="leader", nonce="n", sealed=True, lost=lost)
+        )
 
     def check(self) -> None:
         self.watcher.enqueue(self.hosted)
@@ -75,7 +88,7 @@ class PausedPrimary:
 
     def _seal_found(self, hosted: HostedSegment, info: ChunkInfo) -> None:
         with hosted as machine:
-            machine.sealed(SealOutcome(hosted.name, info.first, info.producers, info.lost))
+            machine.sealed(SealOutcome(segment=hosted.name, end=info.first, producers=info.producers, lost=info.lost))
 
 
 def test_a_primary_that_resumes_after_its_loss_was_accepted_acks_nothing_more():

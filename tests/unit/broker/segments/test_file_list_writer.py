@@ -63,7 +63,11 @@ class Primary:
         with self.hosted as machine:
             assert self.hosted.reserve(1000)
             batch = rows([b"v"] * ROWS, key=b"k")
-            machine.append(self, IncomingBatch(id_, ROWS, 1000, 0, 0, Payload(batch)), self.hosted.clock.now())
+            machine.append(
+                self,
+                IncomingBatch(id=id_, rows=ROWS, nbytes=1000, partition_min=0, partition_max=0, payload=Payload(batch)),
+                self.hosted.clock.now(),
+            )
 
     def write_chunks(self, count: int) -> None:
         for _ in range(count):
@@ -113,7 +117,7 @@ def test_a_chunk_of_another_writer_is_listed_by_what_the_sealer_reads(primary: P
     primary.write_chunks(1)
     other = BrokerParts("b2", primary.store)
     chain = ChunkChain(primary.store.store, primary.topic.name, primary.topic.uid, primary.segment.name)
-    info = ChunkInfo(primary.segment.name, ROWS, 1, other.replica.incarnation, "n")
+    info = ChunkInfo(segment=primary.segment.name, first=ROWS, rows=1, writer=other.replica.incarnation, nonce="n")
     chain.put(info, [(rows([b"other"]), 1)], chunk_schema(primary.topic.spec.schema))
     primary.seal()
     primary.write_file_lists()
@@ -184,7 +188,9 @@ def test_a_deleted_topic_needs_no_file_list(primary: Primary) -> None:
 
 def stored_chunk(store: Store, first: int) -> StoredChunk:
     chain = ChunkChain(store, "default/t", "uid", "s")
-    written = chain.put(ChunkInfo("s", first, 1, "w", f"n{first}"), [(rows([b"v"]), 1)], chunk_schema())
+    written = chain.put(
+        ChunkInfo(segment="s", first=first, rows=1, writer="w", nonce=f"n{first}"), [(rows([b"v"]), 1)], chunk_schema()
+    )
     assert isinstance(written, StoredChunk)
     return written
 

@@ -58,12 +58,12 @@ class PrimaryBench:
         self.flushes = 0
         chain = ChunkChain(open_store("memory://"), topic.name, topic.uid, segment.name)
         self.hosted = HostedSegment(
-            topic,
-            segment,
-            "me",
-            chain,
-            MemoryAccounting(1 << 30),
-            Clock(),
+            topic=topic,
+            segment=segment,
+            incarnation="me",
+            chain=chain,
+            memory=MemoryAccounting(1 << 30),
+            clock=Clock(),
             pauses=PauseCounter(lambda: 0.0),
             on_chunk_due=self._count_flush,
             on_change=lambda: None,
@@ -80,7 +80,18 @@ class PrimaryBench:
         id_ = BatchId("p", 0, self.number)
         self.number += 1
         with self.hosted as machine:
-            machine.append(self, IncomingBatch(id_, 1, nbytes, 0, 0, Payload(self.hosted.wire.empty)), now=0)
+            machine.append(
+                self,
+                IncomingBatch(
+                    id=id_,
+                    rows=1,
+                    nbytes=nbytes,
+                    partition_min=0,
+                    partition_max=0,
+                    payload=Payload(self.hosted.wire.empty),
+                ),
+                now=0,
+            )
             machine.follower_acked("f", machine.end)
 
     def acked(self, acks: object) -> None: ...

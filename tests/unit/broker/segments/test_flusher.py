@@ -83,7 +83,13 @@ class StoredSegment:
         self._sequence += 1
         with self.hosted as machine:
             assert self.hosted.reserve(1000)
-            machine.append(self, IncomingBatch(id_, 1, 1000, 0, 0, Payload(rows([b"v"]))), self.clock.now())
+            machine.append(
+                self,
+                IncomingBatch(
+                    id=id_, rows=1, nbytes=1000, partition_min=0, partition_max=0, payload=Payload(rows([b"v"]))
+                ),
+                self.clock.now(),
+            )
 
     @property
     def queued(self) -> bool:

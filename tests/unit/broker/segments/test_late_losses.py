@@ -42,14 +42,22 @@ class CutOffPrimary:
         for _ in range(count):
             with self.hosted as machine:
                 id_ = BatchId("p", 1, machine.counters.batches, "one")
-                machine.append(None, IncomingBatch(id_, 1, 1000, 0, 0, Payload(rows([b"v"]))), 0)
+                machine.append(
+                    None,
+                    IncomingBatch(
+                        id=id_, rows=1, nbytes=1000, partition_min=0, partition_max=0, payload=Payload(rows([b"v"]))
+                    ),
+                    0,
+                )
                 machine.follower_acked("f", machine.end)
                 machine.take_acks()
 
     def seal_from_filer(self, lost: tuple[int, int] | None) -> None:
         """What the leader does once the loss is accepted."""
         loss = Loss(*lost, at_least=True) if lost is not None else None
-        self.hosted.chain.put_seal(ChunkInfo(self.hosted.name, 0, 0, "leader", "n", sealed=True, lost=loss))
+        self.hosted.chain.put_seal(
+            ChunkInfo(segment=self.hosted.name, first=0, rows=0, writer="leader", nonce="n", sealed=True, lost=loss)
+        )
 
     def write_chunk(self) -> None:
         with self.hosted as machine:

@@ -45,10 +45,19 @@ class ThreeSegments:
         """Its entry leaves the index. It has no seal chunk any more."""
         where = self.store, self.topic.name, self.topic.uid
         entry = SealedSegment(
-            self.x.name, 0, self.x.range, 5, (), (self.y.name,), Reason.CREATE, Reason.ROLL, opened_at=0, sealed_at=1
+            name=self.x.name,
+            number=0,
+            range=self.x.range,
+            end=5,
+            predecessors=(),
+            successors=(self.y.name,),
+            opened_because=Reason.CREATE,
+            sealed_because=Reason.ROLL,
+            opened_at=0,
+            sealed_at=1,
         )
         sealed_index.append(*where, [entry])
-        sealed_index.remove(*where, [RemovedSegment(self.x.name, 0, 5, removed_at=2)])
+        sealed_index.remove(*where, [RemovedSegment(name=self.x.name, number=0, end=5, removed_at=2)])
 
 
 def test_it_waits_for_the_predecessor_of_one_that_ended_empty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +90,9 @@ def test_it_reads_the_seal_chunk_of_one_that_was_removed_while_there_is_one(monk
     it = ThreeSegments()
     producers = {"p": ProducerState(epoch=3, last_sequence=4, recent=(0,))}
     chain = ChunkChain(it.store, it.topic.name, it.topic.uid, it.x.name)
-    chain.put_seal(ChunkInfo(it.x.name, 0, 0, "w", "seal", sealed=True, producers=producers))
+    chain.put_seal(
+        ChunkInfo(segment=it.x.name, first=0, rows=0, writer="w", nonce="seal", sealed=True, producers=producers)
+    )
     it.expire_x()
     waiting = it.open_z()
     eventually(lambda: waiting.machine.state is ReplicaState.OPEN)

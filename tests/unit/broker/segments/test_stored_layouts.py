@@ -191,7 +191,7 @@ def test_few_layouts_are_kept(broker: Broker, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(stored_layouts, "MAX_LAYOUTS", 2)
     layouts = StoredLayouts(broker.store)
     for number in range(5):
-        put_layout(broker.store, Layout("default/t", f"u{number}", 1024, writer="w"), None)
+        put_layout(broker.store, Layout(topic="default/t", uid=f"u{number}", partitions=1024, writer="w"), None)
         layouts.check_seal("default/t", f"u{number}", "s")
     assert len(layouts._known) <= 2
 
@@ -276,7 +276,7 @@ def sealed_elsewhere(broker: Broker) -> str:
     found = read_layout(broker.store, broker.topic.name, broker.topic.uid)
     assert found is not None
     put_layout(broker.store, replace(found[0], next_number=1, segments=(), writer="w"), found[1])
-    info = ChunkInfo(planned.name, 0, 0, writer="w", nonce="n", sealed=True)
+    info = ChunkInfo(segment=planned.name, first=0, rows=0, writer="w", nonce="n", sealed=True)
     ChunkChain(broker.store, broker.topic.name, broker.topic.uid, planned.name).put_seal(info)
     return planned.name
 

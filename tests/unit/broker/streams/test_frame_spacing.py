@@ -75,7 +75,13 @@ def test_a_held_frame_brings_what_came_meanwhile(monkeypatch: pytest.MonkeyPatch
     def append(sequence: int) -> None:
         with hosted as machine:
             id_ = BatchId("p", 1, sequence, "one")
-            machine.append(Producer(), IncomingBatch(id_, 1, 100, 0, 0, Payload(rows([b"v"]))), 0)
+            machine.append(
+                Producer(),
+                IncomingBatch(
+                    id=id_, rows=1, nbytes=100, partition_min=0, partition_max=0, payload=Payload(rows([b"v"]))
+                ),
+                0,
+            )
             machine.follower_acked("f", sequence + 1)
 
     class Fenced(threading.Event):

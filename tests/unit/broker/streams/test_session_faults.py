@@ -81,9 +81,18 @@ class SessionWithFault:
         watcher = stand_in(set_assigned_segments=failure.wrap("assigned", self.assigned.append))
         clock = stand_in(follow=failure.wrap("clock", lambda: None))
         self.session = LeaderSession(
-            "b:1", "", "", ["one:1", "two:1"], reporter, registry, watcher, clock, self.threads, self.report_due,
-            lambda: True,
-        )  # fmt: skip
+            address="b:1",
+            node="",
+            zone="",
+            leaders=["one:1", "two:1"],
+            reporter=reporter,
+            registry=registry,
+            watcher=watcher,
+            clock=clock,
+            threads=self.threads,
+            report_due=self.report_due,
+            leaving=lambda: True,
+        )
 
     def spawn(self, run: Callable[[], None], name: str) -> threading.Thread:
         self.failure.count("thread")

@@ -37,7 +37,18 @@ class TailOfPrimary:
     def append(self, *values: bytes) -> None:
         with self.hosted as machine:
             id_ = BatchId("p", 1, machine.counters.batches, "one")
-            machine.append(None, IncomingBatch(id_, len(values), 1000, 0, 0, Payload(rows(values))), 0)
+            machine.append(
+                None,
+                IncomingBatch(
+                    id=id_,
+                    rows=len(values),
+                    nbytes=1000,
+                    partition_min=0,
+                    partition_max=0,
+                    payload=Payload(rows(values)),
+                ),
+                0,
+            )
 
     def ack(self, end: int) -> None:
         with self.hosted as machine:
@@ -89,7 +100,7 @@ def test_rows_that_the_seal_left_out_are_never_sent() -> None:
     assert values(next(frames)[0]) == [b"a"]
     with tail.hosted as machine:
         machine.fence()
-        machine.sealed(SealOutcome(tail.hosted.name, 1))
+        machine.sealed(SealOutcome(segment=tail.hosted.name, end=1))
     batch, header = next(frames)
     assert batch.num_rows == 0 and pb.TailBatch.FromString(header).sealed.end == 1
     assert list(frames) == []

@@ -94,7 +94,7 @@ class Bench:
         view: Any = self.topic
         sealed = self.topic.sealed.get(self.segment.name)
         plan = FetchPlan(self.segment.name, position, sealed, since)
-        self.fetchers.append(Fetcher(view, self.buffer, plan, max_bytes, 0))
+        self.fetchers.append(Fetcher(view=view, buffer=self.buffer, fetch_plan=plan, max_bytes=max_bytes, ordinal=0))
         return self.fetchers[-1]
 
     def next(self) -> FetchedItem:
@@ -133,7 +133,7 @@ def ranges(items: list[FetchedItem]) -> list[object]:
 
 def frame(first: int, rows: int, watermark: int, **values: Any) -> TailFrame:
     table = rows_of(rows) if rows else None
-    return TailFrame(table, first, watermark, nbytes=table.nbytes if table else 0, **values)
+    return TailFrame(table=table, first=first, watermark=watermark, nbytes=table.nbytes if table else 0, **values)
 
 
 def seal_chunks(bench: Bench, *appended: list[int], **values: Any) -> int:
@@ -371,7 +371,7 @@ def test_a_segment_that_was_removed_meanwhile_is_lost(bench: Bench) -> None:
     seal_chunks(bench, [1, 2], [3, 4], [5, 6])
     compact(bench)
     store, name = bench.topic.files, bench.topic.name
-    removed = RemovedSegment(bench.segment.name, bench.segment.number, 6, 1)
+    removed = RemovedSegment(name=bench.segment.name, number=bench.segment.number, end=6, removed_at=1)
     sealed_index.remove(store, name, "uid", [removed])
     for it in [it for it in store.list(paths.topic_folder(name, "uid")) if it.path.endswith(".parquet")]:
         store.delete(it.path)

@@ -47,7 +47,14 @@ def join(leader: GroupInMemory, program: Program, monkeypatch: pytest.MonkeyPatc
     joined: list[GroupMembership] = []
 
     def make() -> GroupMembership:
-        member = GroupMembership(leader, "default/t", "g", "earliest", program.on_assignment, dict)  # type: ignore[arg-type]
+        member = GroupMembership(
+            groups=leader,
+            topic="default/t",
+            group="g",
+            start="earliest",
+            on_assignment=program.on_assignment,
+            awaited_commits=dict,
+        )  # type: ignore[arg-type]
         joined.append(member)
         # It acknowledges its first assignment, and then does nothing by itself.
         eventually(lambda: leader.acknowledged() == 1 and len(program.assignments) >= 2)

@@ -42,7 +42,7 @@ def rows(schema: TopicSchema, **values: list[Any]) -> pa.Table:
 
 def snapshot(*schemas: TopicSchema) -> TopicSnapshot:
     topic = Topic("default/t", "uid", TopicSpec(partitions=8, schema=V0.columns))
-    return TopicSnapshot(topic, Layout("default/t", "uid", 8, schemas=schemas))
+    return TopicSnapshot(topic, Layout(topic="default/t", uid="uid", partitions=8, schemas=schemas))
 
 
 def test_old_rows_get_the_newest_columns() -> None:
@@ -90,8 +90,8 @@ class Readers:
         self.fetchers: list[ReadAhead] = []
         monkeypatch.setattr(open_fetchers, "Fetcher", self._fetcher)
 
-    def _fetcher(self, view: object, buffer: PrefetchBuffer[Any], plan: FetchPlan, *_: int) -> ReadAhead:
-        self.fetchers.append(ReadAhead(plan, buffer))
+    def _fetcher(self, *, buffer: PrefetchBuffer[Any], fetch_plan: FetchPlan, **_: object) -> ReadAhead:
+        self.fetchers.append(ReadAhead(fetch_plan, buffer))
         return self.fetchers[-1]
 
     def change(self, *schemas: TopicSchema) -> None:
@@ -100,9 +100,9 @@ class Readers:
 
     def open(self, schema: Literal["newest", "own"]) -> Consumer:
         return Consumer(
-            self.view,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
-            ConsumerOptions(schema=schema, max_bytes=1, prefetch_bytes=1 << 20),
+            view=self.view,  # type: ignore[arg-type]
+            groups=None,  # type: ignore[arg-type]
+            options=ConsumerOptions(schema=schema, max_bytes=1, prefetch_bytes=1 << 20),
         )
 
 

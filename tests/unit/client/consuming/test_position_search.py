@@ -36,7 +36,7 @@ def write_chunks(store: Store, topic: Topic, segment: str, chunks: list[list[int
     chain, first = ChunkChain(store, topic.name, topic.uid, segment), 0
     for times in chunks:
         appended = pa.array([time * SECOND for time in times], TIMESTAMP)
-        info = ChunkInfo(segment, first, len(times), "w", f"n{first}")
+        info = ChunkInfo(segment=segment, first=first, rows=len(times), writer="w", nonce=f"n{first}")
         chain.put(info, [(batch_of(len(times), 0), appended)], chunk_schema())
         first += len(times)
     return chain
@@ -53,7 +53,7 @@ def view(request: pytest.FixtureRequest) -> Any:
     entries = sealed_index.read(store, topic.name, "uid-1")
     for entry, times in zip(entries, ([[10, 11], [12, 13, 14]], [[20], [21, 22, 23, 24]]), strict=True):
         chain = write_chunks(store, topic, entry.name, times)
-        chain.put_seal(ChunkInfo(entry.name, 5, 0, "w", "seal", sealed=True))
+        chain.put_seal(ChunkInfo(segment=entry.name, first=5, rows=0, writer="w", nonce="seal", sealed=True))
         file_list = file_list_of_chain(chain)
         assert file_list is not None
         name = write_file_list(store, topic.name, "uid-2", file_list) if request.param == "file_list" else ""
@@ -66,7 +66,7 @@ def view(request: pytest.FixtureRequest) -> Any:
         name=topic.name,
         snapshot=snapshot,
         store=lambda: store,
-        store_settings=StoreSettings("memory://"),
+        store_settings=StoreSettings(url="memory://"),
         dialer=DIRECT,
     )
 

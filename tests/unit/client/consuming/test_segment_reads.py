@@ -30,7 +30,7 @@ def test_the_end_of_a_segment_is_known_after_the_index_has_forgotten_it() -> Non
     view: Any = topic
     fetchers: Any = NoFetchers()
     losses = ConsumerLosses(changed, in_group=False, skips=False)
-    reads = SegmentReads(view, SegmentChoice(), fetchers, losses, in_group=False)
+    reads = SegmentReads(view=view, choice=SegmentChoice(), fetchers=fetchers, losses=losses, in_group=False)
     with changed:
         reads.update(topic.sealed_history(), topic.snapshot.layout)
         reads.progress.positions[topic.first.name] = 3

@@ -29,7 +29,7 @@ KEY = ("uid", "segment")
 def frame(first: int, rows: int, watermark: int | None = None, **values: Any) -> TailFrame:
     table = rows_of(rows) if rows else None
     values["nbytes"] = table.nbytes if table else 0
-    return TailFrame(table, first, first + rows if watermark is None else watermark, **values)
+    return TailFrame(table=table, first=first, watermark=first + rows if watermark is None else watermark, **values)
 
 
 # ---- publishing
@@ -194,7 +194,16 @@ class Readers:
         self.buffers.append(PrefetchBuffer(budget))
         plan = FetchPlan(self.topic.first.name, position)
         view: Any = self.topic
-        self.fetchers.append(Fetcher(view, self.buffers[-1], plan, 1 << 20, 0, shared_tails=self.tails))
+        self.fetchers.append(
+            Fetcher(
+                view=view,
+                buffer=self.buffers[-1],
+                fetch_plan=plan,
+                max_bytes=1 << 20,
+                ordinal=0,
+                shared_tails=self.tails,
+            )
+        )
         return self.fetchers[-1]
 
     def add_subscriber(self, budget: int = 1 << 20) -> None:
@@ -356,7 +365,7 @@ class LogStream(ScriptedStream):
                 raise Unreachable("it broke")
             self._left -= 1
             rows = self._log.rows.slice(at, end - at)
-            yield TailFrame(rows, at, self._log._end, nbytes=rows.nbytes)
+            yield TailFrame(table=rows, first=at, watermark=self._log._end, nbytes=rows.nbytes)
             at = end
 
     def abort(self) -> None:

@@ -236,7 +236,7 @@ TOKYO = BatchEncoder(
         "default/t",
         "u",
         TopicSpec(
-            64,
+            partitions=64,
             schema=(
                 Column("at", "timestamp[us, Asia/Tokyo]"),
                 Column("ms", "timestamp[ms, Asia/Tokyo]", nullable=True),

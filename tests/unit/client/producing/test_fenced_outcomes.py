@@ -41,8 +41,12 @@ def send(producer: Producer) -> Delivery[Receipt]:
 def fenced(driven: DrivenStream, *, newer: bool) -> SealOutcome:
     """The segment ends with a newer epoch of its producer, or with another process in the same epoch."""
     name, epoch, _ = driven.identity
-    state = ProducerState(epoch + 1, 0, (0,), "x") if newer else ProducerState(epoch, 0, (0,), "x")
-    return SealOutcome(driven.segment.name, 1, {name: state})
+    state = (
+        ProducerState(epoch=epoch + 1, last_sequence=0, recent=(0,), instance="x")
+        if newer
+        else ProducerState(epoch=epoch, last_sequence=0, recent=(0,), instance="x")
+    )
+    return SealOutcome(segment=driven.segment.name, end=1, producers={name: state})
 
 
 def assert_has_ended(producer: Producer, delivery: Delivery[Receipt]) -> None:

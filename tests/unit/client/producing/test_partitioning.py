@@ -26,7 +26,14 @@ PARTITIONS = 16
 def segment(start: int, stop: int, number: int = 0) -> Segment:
     replicas = (Replica("b", "i", "a:1"),)
     name = f"t-{start}-{stop}-{number}"
-    return Segment(name, number, KeyRange(start, stop), Phase.OPEN, Durability.REPLICATED, replicas)
+    return Segment(
+        name=name,
+        number=number,
+        range=KeyRange(start, stop),
+        phase=Phase.OPEN,
+        durability=Durability.REPLICATED,
+        replicas=replicas,
+    )
 
 
 @st.composite
@@ -39,7 +46,13 @@ def sub_batch_of(row_partitions: list[int]) -> SubBatch:
     batch = pa.record_batch(
         {"partition": pa.array(row_partitions, pa.int32()), "row": pa.array(range(len(row_partitions)))}
     )
-    return SubBatch(batch, DeliveryState(len(row_partitions), threading.Lock()), None, cost=1000, created_at=0.0)
+    return SubBatch(
+        batch=batch,
+        delivery_state=DeliveryState(len(row_partitions), threading.Lock()),
+        rows=None,
+        cost=1000,
+        created_at=0.0,
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -68,8 +81,18 @@ ENCODER = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=PARTITIONS))
 def rows_of(row_partitions: list[int]) -> SubBatch:
     """As :func:`sub_batch_of`, with rows that are not encoded yet; their values are their numbers."""
     count = len(row_partitions)
-    rows = RowBatch(ENCODER, list(range(count)), (), [0] * count, {}, {}, array("i", row_partitions))
-    return SubBatch(rows, DeliveryState(count, threading.Lock()), None, cost=1000, created_at=0.0)
+    rows = RowBatch(
+        encoder=ENCODER,
+        values=list(range(count)),
+        keys=(),
+        times=[0] * count,
+        timestamps={},
+        headers={},
+        partitions=array("i", row_partitions),
+    )
+    return SubBatch(
+        batch=rows, delivery_state=DeliveryState(count, threading.Lock()), rows=None, cost=1000, created_at=0.0
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -97,9 +120,15 @@ def test_an_upload_is_published_by_row_ranges_also_when_it_is_split_again(
     first: list[Segment], second: list[Segment], row_partitions: list[int]
 ) -> None:
     in_file = np.array(sorted(row_partitions), np.int32)
-    file = UploadedFile("u.parquet", "e", 1000, 0, PartitionIndex.of(in_file, np.arange(len(in_file))))
+    file = UploadedFile(
+        name="u.parquet",
+        etag="e",
+        size=1000,
+        schema_version=0,
+        index=PartitionIndex.of(in_file, np.arange(len(in_file))),
+    )
     state = DeliveryState(len(file.index.partitions), threading.Lock())
-    whole = SubBatch(UploadedRows.all_of(file), state, None, cost=1000, created_at=0.0)
+    whole = SubBatch(batch=UploadedRows.all_of(file), delivery_state=state, rows=None, cost=1000, created_at=0.0)
     parts = partition_by_segment(whole, RoutingTable.of(first, PARTITIONS))
     again = [two for _, part in parts for two in partition_by_segment(part, RoutingTable.of(second, PARTITIONS))]
     for cuts in (parts, again):

@@ -68,7 +68,9 @@ class Bench:
         state = DeliveryState(3, self.engine.lock)
         self.engine.reserve(nbytes, 0.0)
         partitions = np.arange(3, dtype=np.int32) % PARTITIONS
-        self.engine.submit(SubBatch(batch_of(3, 0), state, None, nbytes, CREATED), partitions)
+        self.engine.submit(
+            SubBatch(batch=batch_of(3, 0), delivery_state=state, rows=None, cost=nbytes, created_at=CREATED), partitions
+        )
         return state
 
     def expire(self, age: float) -> None:

@@ -35,7 +35,14 @@ from smq_proto.wire import error_to_pb, outcome_to_pb
 from support.in_memory.producer_streams import DrivenStream, producer_of, stream
 from support.waiting import HANG_GUARD, eventually
 
-SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
+SEGMENT = Segment(
+    name="t-0-8-0",
+    number=0,
+    range=KeyRange(0, 8),
+    phase=Phase.OPEN,
+    durability=Durability.REPLICATED,
+    replicas=(Replica("b", "i", "a:1"),),
+)
 
 
 @pytest.fixture
@@ -44,7 +51,10 @@ def producer(request: pytest.FixtureRequest, driven_streams: None) -> Iterator[P
     topic = Topic("default/t", "uid", TopicSpec(partitions=8))
     view = SimpleNamespace(
         name="default/t",
-        snapshot=SimpleNamespace(topic=topic, layout=Layout("default/t", "uid", 8, 1, 1, (SEGMENT,))),
+        snapshot=SimpleNamespace(
+            topic=topic,
+            layout=Layout(topic="default/t", uid="uid", partitions=8, version=1, next_number=1, segments=(SEGMENT,)),
+        ),
         dialer=None,
         deleted=None,
         add_listener=lambda listener: None,
@@ -104,7 +114,7 @@ def test_an_outcome_without_the_forgotten_producer_fails_its_batches(producer: P
     successor = replace(
         SEGMENT, name="t-0-8-1", number=1, phase=Phase.PENDING, predecessors=(SEGMENT.name,), opened_because=Reason.ROLL
     )
-    outcome = SealOutcome(SEGMENT.name, 9, forgotten_upto=3)
+    outcome = SealOutcome(segment=SEGMENT.name, end=9, forgotten_upto=3)
 
     stream(0).reply(sealed=outcome_to_pb(outcome, successors=[successor]))
 
@@ -155,7 +165,7 @@ class OutcomeClientInMemory:
         self, topic: Topic, segment: str, producer: str, addresses: object
     ) -> tuple[SealOutcome, tuple[Segment, ...]]:
         assert not self.closed.is_set()
-        return SealOutcome(segment, 1), ()
+        return SealOutcome(segment=segment, end=1), ()
 
     def close(self) -> None:
         self.closed.set()

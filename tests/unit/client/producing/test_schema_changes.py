@@ -66,7 +66,7 @@ def producer(topic: EvolvingTopic) -> Iterator[Producer]:
 
 def seal(old: DrivenStream, *successors: Segment) -> None:
     """The segment of this stream ends without any batch of this producer."""
-    old.reply(sealed=outcome_to_pb(SealOutcome(old.segment.name, 0), successors=successors))
+    old.reply(sealed=outcome_to_pb(SealOutcome(segment=old.segment.name, end=0), successors=successors))
 
 
 def rows(one: DrivenStream) -> list[dict[str, object]]:

@@ -16,7 +16,14 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import SendQueue, SendQueueState
 from support.waiting import eventually
 
-SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
+SEGMENT = Segment(
+    name="t-0-8-0",
+    number=0,
+    range=KeyRange(0, 8),
+    phase=Phase.OPEN,
+    durability=Durability.REPLICATED,
+    replicas=(Replica("b", "i", "a:1"),),
+)
 
 
 class RefusedStream:

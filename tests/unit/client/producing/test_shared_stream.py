@@ -25,7 +25,14 @@ from support.in_memory.flight_streams import Chunk, InMemoryFlightClient, PutStr
 from support.in_memory.producer_streams import DrivenStream, stream
 from support.waiting import HANG_GUARD, eventually
 
-SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
+SEGMENT = Segment(
+    name="t-0-8-0",
+    number=0,
+    range=KeyRange(0, 8),
+    phase=Phase.OPEN,
+    durability=Durability.REPLICATED,
+    replicas=(Replica("b", "i", "a:1"),),
+)
 # A message, and the number of its rows.
 Frame = tuple[pb.SharedBatch, int]
 
@@ -101,7 +108,7 @@ class Client:
         self._ends = ends
         self.runtime = ProducerRuntime()
         ends.callback(self.runtime.close)
-        layout = Layout("default/t", "uid", 8, 1, 1, (SEGMENT,))
+        layout = Layout(topic="default/t", uid="uid", partitions=8, version=1, next_number=1, segments=(SEGMENT,))
         self.view: Any = SimpleNamespace(
             name="default/t",
             snapshot=SimpleNamespace(topic=Topic("default/t", "uid", TopicSpec(partitions=8)), layout=layout),

@@ -121,7 +121,7 @@ def test_a_connection_that_breaks_is_not_given_to_the_next_reader() -> None:
 
     network.opened[0].client.do_get = break_connection
     with pytest.raises(Unreachable):
-        next(TailStream("t-0-16-0", "uid", REPLICA, network.channels).frames(0))
+        next(TailStream(segment="t-0-16-0", uid="uid", replica=REPLICA, channels=network.channels).frames(0))
     network.channels.connect(network.channels.acquire("a:1"))
     assert len(network.opened) == 2
 
@@ -130,7 +130,7 @@ def test_a_stream_that_is_aborted_before_it_begins_cuts_a_connection_without_fra
     network = Network()
     shared = network.channels.acquire("a:1")
     network.channels.connect(shared)
-    stream = TailStream("t-0-16-0", "uid", REPLICA, network.channels)
+    stream = TailStream(segment="t-0-16-0", uid="uid", replica=REPLICA, channels=network.channels)
 
     def hang(*_: object) -> Any:
         shared.got_frame(float("-inf"))

@@ -23,8 +23,17 @@ from smq_storage.object_store.store import StoreSettings
 from support.waiting import HANG_GUARD, eventually
 
 TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8))
-SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "127.0.0.1:1"),))
-LAYOUT = Layout(TOPIC.name, TOPIC.uid, 8, 5, 1, (SEGMENT,), writer="w")
+SEGMENT = Segment(
+    name="t-0-8-0",
+    number=0,
+    range=KeyRange(0, 8),
+    phase=Phase.OPEN,
+    durability=Durability.REPLICATED,
+    replicas=(Replica("b", "i", "127.0.0.1:1"),),
+)
+LAYOUT = Layout(
+    topic=TOPIC.name, uid=TOPIC.uid, partitions=8, version=5, next_number=1, segments=(SEGMENT,), writer="w"
+)
 
 
 class PlayedLeader:
@@ -64,7 +73,7 @@ class PlayedLeader:
 class Watched:
     def __init__(self, settings: StoreSettings | None = None) -> None:
         self.leader = PlayedLeader()
-        self.view = TopicView(TOPIC.name, self.leader, settings)  # type: ignore[arg-type]
+        self.view = TopicView(name=TOPIC.name, leader=self.leader, settings=settings)  # type: ignore[arg-type]
         self.seen: list[TopicSnapshot] = []
         self.view.add_listener(self.seen.append)
 
@@ -128,7 +137,7 @@ def test_a_topic_is_deleted_only_if_leaders_say_so_for_a_while(watched: Watched)
 
 def test_without_a_leader_the_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_view, "RETRY_INTERVAL_SECONDS", 0.01)
-    settings = StoreSettings("memory://files-of-a-topic-view")
+    settings = StoreSettings(url="memory://files-of-a-topic-view")
     store = settings.open()
     topics.put_current(store, TOPIC.name, TOPIC.uid, None)
     topics.put_topic(store, TOPIC)
@@ -142,7 +151,7 @@ def test_without_a_leader_the_files_are_read(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_without_a_leader_a_deleted_topic_is_unknown() -> None:
-    settings = StoreSettings("memory://files-of-a-deleted-topic")
+    settings = StoreSettings(url="memory://files-of-a-deleted-topic")
     store = settings.open()
     etag = topics.put_current(store, TOPIC.name, TOPIC.uid, None)
     topics.put_current(store, TOPIC.name, "", etag)
@@ -154,8 +163,8 @@ def test_without_a_leader_a_deleted_topic_is_unknown() -> None:
         watched.view.close()
 
 
-GUARDED = StoreSettings("s3://smq", access_key="leader", secret_key="hush")
-OPEN = StoreSettings("s3://smq")
+GUARDED = StoreSettings(url="s3://smq", access_key="leader", secret_key="hush")
+OPEN = StoreSettings(url="s3://smq")
 
 
 @pytest.mark.parametrize(
@@ -180,9 +189,9 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     leader = PlayedLeader()
-    settings = StoreSettings("s3://smq", access_key=own_key) if given else None
+    settings = StoreSettings(url="s3://smq", access_key=own_key) if given else None
     key = SigningKey(own_key, own_key) if own_key else None
-    view = TopicView(TOPIC.name, leader, settings, key, uploads=mode)  # type: ignore[arg-type]
+    view = TopicView(name=TOPIC.name, leader=leader, settings=settings, key=key, uploads=mode)  # type: ignore[arg-type]
     try:
         leader.show(LAYOUT, store=store)
         leader.show(replace(LAYOUT, version=LAYOUT.version + 1), store=OPEN)  # as a broker of an older version does
@@ -194,7 +203,7 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
 
 def test_requests_of_uploads_may_take_as_long_as_a_producer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StoreSettings, "open", lambda settings: settings.timeout)
-    watched = Watched(StoreSettings("memory://", timeout=1.0))
+    watched = Watched(StoreSettings(url="memory://", timeout=1.0))
     found = [watched.view.open_upload_store(), *map(watched.view.open_upload_store, (5.0, 600.0))]
     assert found == [topic_view.UPLOAD_TIMEOUT_SECONDS, topic_view.UPLOAD_TIMEOUT_SECONDS, 600.0]
     watched.view.close()

@@ -251,7 +251,13 @@ def test_an_upload_that_hangs_times_out(producer: Producer, topic: Topic) -> Non
 def test_a_value_that_waited_until_its_deadline_is_not_uploaded(topic: Topic) -> None:
     errors: queue.SimpleQueue[object] = queue.SimpleQueue()
     uploader = LargeValueUploader(
-        "uid", "p", 0, HANG_GUARD, lambda: topic.gated, lambda _, error: errors.put(error), lambda: False
+        topic_uid="uid",
+        producer="p",
+        epoch=0,
+        timeout=HANG_GUARD,
+        open_store=lambda: topic.gated,
+        on_done=lambda _, error: errors.put(error),
+        has_failed=lambda: False,
     )
     uploader.start(uploader.prepare(BIG), BIG, time.monotonic() - HANG_GUARD)
     error = errors.get(timeout=HANG_GUARD)
@@ -331,7 +337,7 @@ def test_a_seal_during_the_upload_moves_the_message_to_the_successor(producer: P
     eventually(lambda: producer._engine.send_queues.send_queues[old.segment.name].queue)
     new = topic.segment(1, predecessors=(old.segment.name,))
     topic.seal(old.segment, 0, new)
-    old.reply(sealed=outcome_to_pb(SealOutcome(old.segment.name, 0, {}), successors=[new]))
+    old.reply(sealed=outcome_to_pb(SealOutcome(segment=old.segment.name, end=0, producers={}), successors=[new]))
     topic.gated.gate.set()
     driven = opened_stream(1)
     eventually(lambda: driven.written == [0, 1])

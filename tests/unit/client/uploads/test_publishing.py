@@ -136,8 +136,8 @@ def test_after_a_split_the_same_file_is_published_by_row_ranges(producer: Produc
     (driven,) = streams_of(topic.first)
     eventually(lambda: driven.written == [0, 1])
     halves = [topic.segment(1, 0, 3, (topic.first.name,)), topic.segment(2, 3, PARTITIONS, (topic.first.name,))]
-    state = ProducerState(driven.identity[1], 0, (0,), instance=driven.identity[2])
-    outcome = SealOutcome(topic.first.name, 300, producers={driven.identity[0]: state})
+    state = ProducerState(epoch=driven.identity[1], last_sequence=0, recent=(0,), instance=driven.identity[2])
+    outcome = SealOutcome(segment=topic.first.name, end=300, producers={driven.identity[0]: state})
     driven.reply(sealed=outcome_to_pb(outcome, successors=halves))
     found: list[bytes] = []
     for half in streams_of(*halves):
@@ -498,7 +498,7 @@ def test_a_reference_of_an_older_schema_fails_alone(typed: TopicInMemory, produc
     eventually(lambda: stream(0).written == [0])
     streamed = producer.send({"id": 1})
     successor = change_schema(typed)
-    stream(0).reply(sealed=outcome_to_pb(SealOutcome(typed.first.name, 0), successors=[successor]))
+    stream(0).reply(sealed=outcome_to_pb(SealOutcome(segment=typed.first.name, end=0), successors=[successor]))
     with pytest.raises(ReferenceRejected, match="write them again"):
         delivery.result(HANG_GUARD)
     (driven,) = streams_of(successor)

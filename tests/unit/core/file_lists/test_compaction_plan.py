@@ -15,7 +15,9 @@ TARGET = 100
 def files_of(sizes: list[int], versions: list[int] | None = None) -> tuple[FileEntry, ...]:
     """One file for each size, with ten rows each."""
     return tuple(
-        FileEntry(f"f{i}", 10 * i, 10, size, "e", schema_version=versions[i] if versions else 0)
+        FileEntry(
+            path=f"f{i}", first=10 * i, rows=10, bytes=size, etag="e", schema_version=versions[i] if versions else 0
+        )
         for i, size in enumerate(sizes)
     )
 
@@ -43,10 +45,10 @@ def test_what_cannot_be_merged_stays() -> None:
 
 @given(st.lists(st.integers(1, 120), max_size=40), st.data())
 def test_what_a_compaction_leaves_is_left_alone_by_the_next(sizes: list[int], data: st.DataObject) -> None:
-    file_list = FileList("s", 10 * len(sizes), files_of(sizes))
+    file_list = FileList(segment="s", end=10 * len(sizes), files=files_of(sizes))
     runs = plan_compaction(file_list.files, TARGET, lambda _: True)
     assert all(len(run.files) > 1 and run.bytes <= TARGET for run in runs)
-    merged = [FileEntry("m", run.first, run.end - run.first, run.bytes, "e") for run in runs]
+    merged = [FileEntry(path="m", first=run.first, rows=run.end - run.first, bytes=run.bytes, etag="e") for run in runs]
     done = data.draw(st.lists(st.sampled_from(merged), unique=True)) if merged else []
     following = with_merged_files(file_list, done, "n")
     assert (following.version, following.nonce, following.end) == (1, "n", file_list.end)
@@ -57,6 +59,6 @@ def test_what_a_compaction_leaves_is_left_alone_by_the_next(sizes: list[int], da
 
 
 def test_a_merged_file_must_replace_whole_files() -> None:
-    file_list = FileList("s", 30, files_of([1, 1, 1]))
+    file_list = FileList(segment="s", end=30, files=files_of([1, 1, 1]))
     with pytest.raises(ValueError, match="from"):
-        with_merged_files(file_list, [FileEntry("m", 0, 15, 1, "e")], "n")
+        with_merged_files(file_list, [FileEntry(path="m", first=0, rows=15, bytes=1, etag="e")], "n")

@@ -14,9 +14,9 @@ def file_list(*sizes: int, appended_max: tuple[int | None, ...] = ()) -> FileLis
     files, at = [], 0
     for number, rows in enumerate(sizes):
         latest = appended_max[number] if appended_max else None
-        files.append(FileEntry(f"s/{at}", at, rows, rows * 10, "etag", appended_max=latest))
+        files.append(FileEntry(path=f"s/{at}", first=at, rows=rows, bytes=rows * 10, etag="etag", appended_max=latest))
         at += rows
-    return FileList("s-0", at, tuple(files))
+    return FileList(segment="s-0", end=at, files=tuple(files))
 
 
 def firsts(files: tuple[FileEntry, ...]) -> list[int]:
@@ -46,7 +46,11 @@ def test_a_file_of_unknown_age_is_not_skipped() -> None:
 )
 def test_files_with_a_gap_or_an_overlap_are_refused(end: int, ranges: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match=r"end at|rows from"):
-        FileList("s-0", end, tuple(FileEntry("p", first, rows, 1, "e") for first, rows in ranges))
+        FileList(
+            segment="s-0",
+            end=end,
+            files=tuple(FileEntry(path="p", first=first, rows=rows, bytes=1, etag="e") for first, rows in ranges),
+        )
 
 
 def test_an_empty_segment_has_a_file_list_without_files() -> None:

@@ -23,7 +23,7 @@ KIB = 1024
 def files_of(sizes: Sequence[int], versions: Sequence[int] | None = None) -> list[FileEntry]:
     """One file for each size, with one row each."""
     return [
-        FileEntry(f"f{i}", i, 1, size, "e", schema_version=versions[i] if versions else 0)
+        FileEntry(path=f"f{i}", first=i, rows=1, bytes=size, etag="e", schema_version=versions[i] if versions else 0)
         for i, size in enumerate(sizes)
     ]
 

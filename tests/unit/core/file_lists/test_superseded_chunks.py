@@ -15,7 +15,21 @@ from smq_core.reading.reader_pins import CLOCK_MARGIN, ReaderPin, StoredPin
 from smq_core.replica.producer_map import ProducerMap
 from support.data.sealed_topic import sealed_entry
 
-MERGED = FileEntry("c", 10, 20, 100, "etag", 1, 2, 3, 4, "a", "b", 2, large_values=("v1", "v2"))
+MERGED = FileEntry(
+    path="c",
+    first=10,
+    rows=20,
+    bytes=100,
+    etag="etag",
+    timestamp_min=1,
+    timestamp_max=2,
+    appended_min=3,
+    appended_max=4,
+    key_min="a",
+    key_max="b",
+    schema_version=2,
+    large_values=("v1", "v2"),
+)
 NAMED = SupersededChunks("s.1.json", 5, 5)
 GRACE = 100
 
@@ -46,7 +60,7 @@ def test_the_chunks_within_a_merged_file_are_superseded_and_the_first_one_and_th
 
 
 def chunk(first: int, rows: int, **values: object) -> ChunkInfo:
-    return replace(ChunkInfo("s", first, rows, "w", f"n{first}"), **values)  # type: ignore[arg-type]
+    return replace(ChunkInfo(segment="s", first=first, rows=rows, writer="w", nonce=f"n{first}"), **values)  # type: ignore[arg-type]
 
 
 def test_chunks_whose_rows_are_in_the_merged_file_are_not_kept() -> None:
@@ -59,7 +73,21 @@ def test_chunks_whose_rows_are_in_the_merged_file_are_not_kept() -> None:
         chunk(15, 16),
         chunk(9, 5),
         chunk(15, 0, sealed=True),
-        chunk(15, 5, reference=Reference("u", "e", 0, 5, 1, 0, 0, 0, 0)),
+        chunk(
+            15,
+            5,
+            reference=Reference(
+                upload="u",
+                etag="e",
+                first_row=0,
+                rows=5,
+                bytes=1,
+                partition_min=0,
+                partition_max=0,
+                timestamp_min=0,
+                timestamp_max=0,
+            ),
+        ),
         chunk(15, 5, upload="u.parquet"),
         chunk(15, 5, large_values=("v1", "v3")),
     ],
@@ -69,10 +97,12 @@ def test_a_chunk_that_says_more_than_the_merged_file_keeps_all_of_them(info: Chu
 
 
 def test_a_compacted_chunk_passes_over_the_merged_rows_and_changes_no_producer() -> None:
-    info = compacted_chunk(chunk(10, 5, producers={"p": ProducerState(1, 1, (10,))}), MERGED, "c")
+    info = compacted_chunk(
+        chunk(10, 5, producers={"p": ProducerState(epoch=1, last_sequence=1, recent=(10,))}), MERGED, "c"
+    )
     assert (info.first, info.end, info.writer, info.nonce, info.sealed) == (10, 30, "w", "n10", False)
     assert (info.schema_version, info.large_values) == (2, ("v1", "v2"))
-    known: Producers = {"q": ProducerState(1, 7, (1,))}
+    known: Producers = {"q": ProducerState(epoch=1, last_sequence=7, recent=(1,))}
     producers = ProducerMap(known)
     producers.apply_chunk(info)
     assert producers.snapshot() == known
@@ -91,5 +121,5 @@ def test_a_compacted_chunk_passes_over_the_merged_rows_and_changes_no_producer()
 def test_a_pin_keeps_superseded_chunks_unless_its_reader_has_read_a_newer_index(
     created_at: int, removed: tuple[tuple[int, int], ...], problem: str, needs: bool
 ) -> None:
-    pin = StoredPin("id", ReaderPin("job", 1, removed), "etag", created_at, problem)
+    pin = StoredPin(id="id", pin=ReaderPin("job", 1, removed), etag="etag", renewed_at=created_at, problem=problem)
     assert pin.needs_superseded(4, 1000 * SECOND) is needs

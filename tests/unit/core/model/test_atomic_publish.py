@@ -21,7 +21,7 @@ from smq_core.model.atomic_publish import (
 )
 
 MARK = LayoutMark(7, (3, 5), 6)
-FILES = (AtomicFile("a.parquet", "etag", 10, 100, 0, 1),)
+FILES = (AtomicFile(upload="a.parquet", etag="etag", rows=10, bytes=100, timestamp_min=0, timestamp_max=1),)
 
 
 def claimed(owner: str = "one", document: AtomicPublishes | None = None, app: str = "etl", now: int = 0):

@@ -11,7 +11,18 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss, loss_beyond
 from smq_core.model.sealed_losses import merge_loss, raise_loss
 
-ENTRY = SealedSegment("t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2)
+ENTRY = SealedSegment(
+    name="t-0-8-0",
+    number=0,
+    range=KeyRange(0, 8),
+    end=100,
+    predecessors=(),
+    successors=(),
+    opened_because=Reason.CREATE,
+    sealed_because=Reason.FAILOVER,
+    opened_at=1,
+    sealed_at=2,
+)
 KNOWN, OPEN, POSSIBLE = Loss(100, 120), Loss(100, 120, True), Loss(100, 100, True)
 
 

@@ -145,7 +145,7 @@ def test_a_difference_is_reported_column_by_column() -> None:
 
 
 def test_version_0_of_a_layout_without_a_history_has_the_stored_columns() -> None:
-    written_before = Layout("ns/t", "uid", 4)
+    written_before = Layout(topic="ns/t", uid="uid", partitions=4)
     assert schema_history(None, FIRST.columns) == schema_history(written_before, FIRST.columns) == (FIRST,)
     second = TopicSchema(1, (FLIGHT,))
     evolved = replace(written_before, schemas=(FIRST, second))

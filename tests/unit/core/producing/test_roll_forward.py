@@ -16,8 +16,14 @@ def test_each_segment_gets_the_rows_of_its_partitions_file_by_file() -> None:
     segments = [TriedSegment(0, KeyRange(0, 3)), TriedSegment(1, KeyRange(3, 8))]
     plan = plan_roll_forward([FILE, [(4, 9)]], segments, ())
     assert plan.batches == (
-        SegmentBatches(0, (RowRange(0, 0, 6, 0, 2),)),
-        SegmentBatches(1, (RowRange(0, 6, 6, 3, 7), RowRange(1, 0, 9, 4, 4))),
+        SegmentBatches(0, (RowRange(file=0, first_row=0, rows=6, partition_min=0, partition_max=2),)),
+        SegmentBatches(
+            1,
+            (
+                RowRange(file=0, first_row=6, rows=6, partition_min=3, partition_max=7),
+                RowRange(file=1, first_row=0, rows=9, partition_min=4, partition_max=4),
+            ),
+        ),
     )
     assert not plan.complete
     assert plan_roll_forward([FILE, [(4, 9)]], segments, {0, 1}).complete
@@ -28,7 +34,10 @@ def test_successors_get_what_the_seal_does_not_have() -> None:
     after = [TriedSegment(0, RING, 0), TriedSegment(1, KeyRange(0, 3)), TriedSegment(2, KeyRange(3, 8))]
     plan = plan_roll_forward(files, after, ())
     assert [rows.file for rows in plan.batches[0].ranges] == [1, 2]
-    assert plan.batches[1].ranges == (RowRange(1, 6, 6, 3, 7), RowRange(2, 6, 6, 3, 7))
+    assert plan.batches[1].ranges == (
+        RowRange(file=1, first_row=6, rows=6, partition_min=3, partition_max=7),
+        RowRange(file=2, first_row=6, rows=6, partition_min=3, partition_max=7),
+    )
 
 
 def test_nothing_is_written_before_the_outcome_of_earlier_segments() -> None:
@@ -45,7 +54,15 @@ def test_a_merged_segment_gets_the_ranges_between_those_that_are_there() -> None
         TriedSegment(2, KeyRange(4, 8), -1),
     ]
     plan = plan_roll_forward([FILE], [*split, TriedSegment(3, RING)], ())
-    assert plan.batches == (SegmentBatches(3, (RowRange(0, 0, 5, 0, 0), RowRange(0, 10, 2, 7, 7))),)
+    assert plan.batches == (
+        SegmentBatches(
+            3,
+            (
+                RowRange(file=0, first_row=0, rows=5, partition_min=0, partition_max=0),
+                RowRange(file=0, first_row=10, rows=2, partition_min=7, partition_max=7),
+            ),
+        ),
+    )
 
 
 def test_what_was_acked_counts_less_than_the_seal() -> None:

@@ -183,13 +183,32 @@ def entry(number: int) -> SealedSegment:
     """Segment ``number`` of a chain, sealed."""
     before = (f"t-0-8-{number - 1}",) if number else ()
     after = (f"t-0-8-{number + 1}",)
-    return SealedSegment(f"t-0-8-{number}", number, KeyRange(0, 8), 10, before, after, Reason.CREATE, Reason.ROLL, 0, 0)
+    return SealedSegment(
+        name=f"t-0-8-{number}",
+        number=number,
+        range=KeyRange(0, 8),
+        end=10,
+        predecessors=before,
+        successors=after,
+        opened_because=Reason.CREATE,
+        sealed_because=Reason.ROLL,
+        opened_at=0,
+        sealed_at=0,
+    )
 
 
 def living(number: int) -> Layout:
     """A layout whose only segment is ``number`` of the chain."""
-    it = Segment(f"t-0-8-{number}", number, KeyRange(0, 8), Phase.OPEN, Durability.STORED, (), (f"t-0-8-{number - 1}",))
-    return Layout("default/t", "u", 8, next_number=number + 1, segments=(it,))
+    it = Segment(
+        name=f"t-0-8-{number}",
+        number=number,
+        range=KeyRange(0, 8),
+        phase=Phase.OPEN,
+        durability=Durability.STORED,
+        replicas=(),
+        predecessors=(f"t-0-8-{number - 1}",),
+    )
+    return Layout(topic="default/t", uid="u", partitions=8, next_number=number + 1, segments=(it,))
 
 
 def test_an_index_that_lacks_a_predecessor_is_behind_unless_retention_removed_it() -> None:

@@ -24,13 +24,13 @@ def durable_commit(group: Group, member: str, positions: dict[str, int], now: in
 
 
 def test_one_member_gets_everything_that_may_be_read():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(3), 0)
     assert group.join("a", 0).positions == {"s0": 0, "s1": 0, "s2": 0}
 
 
 def test_a_successor_is_assigned_only_when_its_predecessors_are_committed_durably():
-    group = Group("g")
+    group = Group(name="g")
     group.update(nodes(SegmentNode("old", (), end=10), SegmentNode("new", ("old",))), 0)
     assert group.join("a", 0).positions == {"old": 0}
     group.commit("a", group.generation, {"old": 10})
@@ -41,7 +41,7 @@ def test_a_successor_is_assigned_only_when_its_predecessors_are_committed_durabl
 
 
 def test_a_second_member_gets_its_share_when_the_first_has_released_it():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(2), 0)
     group.join("a", 0)
     assert group.join("b", 0).positions == {}
@@ -56,7 +56,7 @@ def test_a_second_member_gets_its_share_when_the_first_has_released_it():
 
 
 def test_a_handover_without_an_answer_ends_by_time():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(2), 0)
     old = group.join("a", 0)
     group.join("b", 0)
@@ -71,7 +71,7 @@ def test_a_handover_without_an_answer_ends_by_time():
 
 
 def test_a_segment_is_not_handed_on_while_a_commit_of_it_is_being_written():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(1), 0)
     group.join("a", 0)
     group.join("b", 0)
@@ -84,7 +84,7 @@ def test_a_segment_is_not_handed_on_while_a_commit_of_it_is_being_written():
 
 
 def test_a_write_that_failed_is_written_again():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(1), 0)
     group.join("a", 0)
     assert group.commit("a", group.generation, {"s0": 5})
@@ -98,7 +98,7 @@ def test_a_write_that_failed_is_written_again():
 
 
 def test_a_commit_that_says_nothing_new_needs_no_write():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(1), 0)
     group.join("a", 0)
     durable_commit(group, "a", {"s0": 5})
@@ -109,7 +109,7 @@ def test_a_commit_that_says_nothing_new_needs_no_write():
 
 
 def test_the_commit_that_finished_a_segment_may_be_repeated():
-    group = Group("g")
+    group = Group(name="g")
     group.update(nodes(SegmentNode("s0", (), end=4), SegmentNode("s1", ("s0",))), 0)
     group.join("a", 0)
     durable_commit(group, "a", {"s0": 4})
@@ -118,7 +118,7 @@ def test_the_commit_that_finished_a_segment_may_be_repeated():
 
 @pytest.mark.parametrize("generation", [-1, +1])
 def test_commits_of_another_generation_than_the_tenure_are_refused(generation):
-    group = Group("g", generation=1000)
+    group = Group(name="g", generation=1000)
     group.update(open_segments(1), 0)
     group.join("a", 0)
     wrong = 1000 if generation < 0 else group.generation + 1
@@ -127,14 +127,14 @@ def test_commits_of_another_generation_than_the_tenure_are_refused(generation):
 
 
 def test_only_members_can_commit():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(1), 0)
     with pytest.raises(StaleGeneration, match="join again"):
         group.commit("a", 0, {"s0": 1})
 
 
 def test_an_unresponsive_member_leaves_and_its_segments_are_reassigned():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(2), 0)
     group.join("a", 0)
     group.join("b", MEMBER_TIMEOUT)
@@ -143,7 +143,7 @@ def test_an_unresponsive_member_leaves_and_its_segments_are_reassigned():
 
 
 def test_a_generation_of_an_earlier_leader_lets_nothing_go():
-    group = Group("g", generation=1000)
+    group = Group(name="g", generation=1000)
     group.update(open_segments(2), 0)
     group.join("a", 0, 999)
     group.join("b", 0)
@@ -152,7 +152,7 @@ def test_a_generation_of_an_earlier_leader_lets_nothing_go():
 
 
 def test_members_are_evened_out_with_as_few_moves_as_can_be():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(6), 0)
     for name in ("a", "b"):
         group.join(name, 0)
@@ -170,7 +170,7 @@ def test_members_are_evened_out_with_as_few_moves_as_can_be():
 
 
 def test_nothing_moves_while_nothing_changes():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(5), 0)
     for _ in range(4):
         for name in ("a", "b"):
@@ -183,14 +183,14 @@ def test_nothing_moves_while_nothing_changes():
 
 
 def test_segments_that_retention_removed_are_not_assigned():
-    group = Group("g")
+    group = Group(name="g")
     group.update(nodes(SegmentNode("s0", (), end=4), SegmentNode("s1", ("s0",))), 0)
     group.update(nodes(SegmentNode("s1", ("s0",))), 0)
     assert group.join("a", 0).positions == {"s1": 0}
 
 
 def test_a_position_beyond_an_end_counts_as_read_after_a_loss():
-    group = Group("g", reader=ReadProgress(positions={"s0": 9}))
+    group = Group(name="g", reader=ReadProgress(positions={"s0": 9}))
     group.update(nodes(SegmentNode("s0", ())), 0)
     group.update(nodes(SegmentNode("s0", (), end=4), SegmentNode("s1", ("s0",))), 0)
     assert group.join("a", 0).positions == {"s1": 0}
@@ -198,7 +198,7 @@ def test_a_position_beyond_an_end_counts_as_read_after_a_loss():
 
 
 def test_a_pause_of_the_leader_counts_neither_for_members_nor_for_handovers():
-    group = Group("g")
+    group = Group(name="g")
     group.update(open_segments(2), 0)
     group.join("a", 0)
     group.join("b", 0)

@@ -13,7 +13,19 @@ SPEC = TopicSpec(retention_age=DAY, retention_bytes=None)
 def sealed(
     name: str, number: int, *, at: int, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
 ) -> SealedSegment:
-    return SealedSegment(name, number, KeyRange(0, 8), 100, before, after, Reason.CREATE, Reason.ROLL, 0, at, bytes=10)
+    return SealedSegment(
+        name=name,
+        number=number,
+        range=KeyRange(0, 8),
+        end=100,
+        predecessors=before,
+        successors=after,
+        opened_because=Reason.CREATE,
+        sealed_because=Reason.ROLL,
+        opened_at=0,
+        sealed_at=at,
+        bytes=10,
+    )
 
 
 CHAIN = [

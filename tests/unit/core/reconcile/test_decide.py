@@ -19,7 +19,7 @@ SPEC = TopicSpec(partitions=16)
 
 def brokers(count: int = 4, **states: Liveness | str) -> dict[str, BrokerView]:
     """Live brokers i0.., except those named: a liveness, or ``draining``, or ``absent``."""
-    found = {r.incarnation: BrokerView(r) for r in R[:count]}
+    found = {r.incarnation: BrokerView(replica=r) for r in R[:count]}
     for name, state in states.items():
         if state == "absent":
             del found[name]

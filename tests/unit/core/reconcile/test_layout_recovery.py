@@ -58,7 +58,7 @@ def split() -> Layout:
 
 
 def entry(segment: Segment, end: int = 5) -> SealedSegment:
-    return sealed_entry(segment, SealOutcome(segment.name, end), 3)
+    return sealed_entry(segment, SealOutcome(segment=segment.name, end=end), 3)
 
 
 def opened(layout: Layout, *names: str) -> dict[str, Segment]:
@@ -68,7 +68,7 @@ def opened(layout: Layout, *names: str) -> dict[str, Segment]:
 
 def rebuild(traces: TopicTraces, topic: Topic = TOPIC, brokers: bool = True) -> RebuiltLayout:
     found = rebuild_layout(
-        topic, traces, Placer({"c1": BrokerView(FREE)} if brokers else {}), now=1_000_000, writer="new"
+        topic, traces, Placer({"c1": BrokerView(replica=FREE)} if brokers else {}), now=1_000_000, writer="new"
     )
     assert not index_is_stale(found.layout, traces.sealed, traces.removed)
     assert not layout_is_stale(found.layout, traces.sealed, traces.removed)

@@ -17,7 +17,7 @@ def moved(brokers: int) -> tuple[str, ...]:
     spec = TopicSpec(partitions=8)
     first = Successor(KeyRange(0, 8), tuple(REPLICAS[:2]), Durability.REPLICATED)
     layout = create("default/f", "uid", 8, [first], now=0, writer="w")
-    alive = {r.incarnation: BrokerView(r, Liveness.ALIVE) for r in REPLICAS[:brokers]}
+    alive = {r.incarnation: BrokerView(replica=r, liveness=Liveness.ALIVE) for r in REPLICAS[:brokers]}
     plans, _, _ = plan_seals(
         spec, layout, alive, [SegmentChange(SegmentAction.MOVE, (layout.segments[0].name,))], now=1
     )

@@ -13,7 +13,7 @@ names = st.integers(0, 11).map(str)
 
 def view(name: int, node: int, zone: int, load: float, held: int, draining: bool) -> BrokerView:
     return BrokerView(
-        Replica(str(name), str(name), ""),
+        replica=Replica(str(name), str(name), ""),
         draining=draining,
         node=f"n{node}" if node else "",
         zone=f"z{zone}" if zone else "",

@@ -141,7 +141,7 @@ def test_pending_segments_of_the_old_version_open_first() -> None:
 def test_a_segment_with_too_few_replicas_gets_all_of_them() -> None:
     harness = ReconcilerHarness(schema=FIRST, key="flight", brokers=1).begun()
     assert len(harness.layout.segments[0].replicas) == 1
-    harness.brokers["i9"] = BrokerView(Replica("b9", "i9", "h:9"))
+    harness.brokers["i9"] = BrokerView(replica=Replica("b9", "i9", "h:9"))
     harness.leader.columns = (*FIRST, GATE)
     layout = put_of(harness).layout
     (new,) = (s for s in layout.segments if s.schema_version == 1)

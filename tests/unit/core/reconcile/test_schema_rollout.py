@@ -15,17 +15,22 @@ SEALING = {"phase": Phase.SEALING, "sealed_because": Reason.SCHEMA, "successors"
 def segment(number: int, primary: str, version: int = 0, **more: object) -> Segment:
     replicas = (Replica(f"b-{primary}", primary, "h:1"), Replica("b-other", "other", "h:2"))
     made = Segment(
-        f"s{number}", number, KeyRange(number, number + 1), Phase.OPEN, Durability.REPLICATED, replicas,
+        name=f"s{number}",
+        number=number,
+        range=KeyRange(number, number + 1),
+        phase=Phase.OPEN,
+        durability=Durability.REPLICATED,
+        replicas=replicas,
         schema_version=version,
-    )  # fmt: skip
+    )
     return replace(made, **more)  # type: ignore[arg-type]
 
 
 def chosen(*segments: Segment, sealed: tuple[str, ...] = (), dead: tuple[str, ...] = ()) -> list[str]:
-    layout = Layout("default/t", "uid", len(segments), segments=segments)
+    layout = Layout(topic="default/t", uid="uid", partitions=len(segments), segments=segments)
     brokers = {
         replica.incarnation: BrokerView(
-            replica, liveness=Liveness.SUSPECT if replica.incarnation in dead else Liveness.ALIVE
+            replica=replica, liveness=Liveness.SUSPECT if replica.incarnation in dead else Liveness.ALIVE
         )
         for s in segments
         for replica in s.replicas

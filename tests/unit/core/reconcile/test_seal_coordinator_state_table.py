@@ -21,8 +21,15 @@ from smq_core.sealing.seal_coordinator import (
 from support.state_table import NOTHING, StateTable, does
 
 PRIMARY, FOLLOWER = Replica("p", "i-p", "p:1"), Replica("f", "i-f", "f:1")
-SEGMENT = Segment("s", 0, KeyRange(0, 8), Phase.SEALING, Durability.REPLICATED, (PRIMARY, FOLLOWER))
-OUTCOME = SealOutcome("s", 4)
+SEGMENT = Segment(
+    name="s",
+    number=0,
+    range=KeyRange(0, 8),
+    phase=Phase.SEALING,
+    durability=Durability.REPLICATED,
+    replicas=(PRIMARY, FOLLOWER),
+)
+OUTCOME = SealOutcome(segment="s", end=4)
 WORDS = {Liveness.ALIVE: "alive", Liveness.SUSPECT: "suspect", Liveness.GONE: "gone"}
 ALIVE, SUSPECT, GONE = Liveness.ALIVE, Liveness.SUSPECT, Liveness.GONE
 

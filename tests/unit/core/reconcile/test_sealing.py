@@ -22,7 +22,14 @@ ALIVE, SUSPECT, GONE, RECOVERED = Liveness.ALIVE, Liveness.SUSPECT, Liveness.GON
 
 
 def sealing(*replicas: Replica, durability: Durability = Durability.REPLICATED) -> SealCoordinator:
-    segment = Segment("s", 0, KeyRange(0, 8), Phase.SEALING, durability, replicas or (A, B))
+    segment = Segment(
+        name="s",
+        number=0,
+        range=KeyRange(0, 8),
+        phase=Phase.SEALING,
+        durability=durability,
+        replicas=replicas or (A, B),
+    )
     return SealCoordinator(segment)
 
 
@@ -147,7 +154,7 @@ def test_a_stored_segment_whose_broker_is_gone_is_sealed_at_once():
 def test_no_request_is_sent_when_the_outcome_is_known():
     it = sealing()
     it.next_step(0, are(a=ALIVE, b=ALIVE))
-    it.sealed(SealOutcome("s", 5))
+    it.sealed(SealOutcome(segment="s", end=5))
     assert it.next_step(REQUEST_REPEAT_AFTER, are(a=ALIVE, b=ALIVE)) is None
 
 

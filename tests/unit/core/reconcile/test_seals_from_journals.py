@@ -18,7 +18,16 @@ ALIVE, SUSPECT, ENDED, RECOVERED, GONE = Liveness
 
 
 def sealing() -> SealCoordinator:
-    return SealCoordinator(Segment("s", 0, KeyRange(0, 8), Phase.SEALING, Durability.REPLICATED, (A, B)))
+    return SealCoordinator(
+        Segment(
+            name="s",
+            number=0,
+            range=KeyRange(0, 8),
+            phase=Phase.SEALING,
+            durability=Durability.REPLICATED,
+            replicas=(A, B),
+        )
+    )
 
 
 def step(it: SealCoordinator, now: int, a: Liveness, b: Liveness):

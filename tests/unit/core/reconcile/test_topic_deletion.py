@@ -35,16 +35,16 @@ def test_every_segment_is_sealed_at_once():
 def test_it_has_ended_when_every_segment_is_sealed_and_not_before():
     deletion = TopicDeletion(layout())
     deletion.step(0, are())
-    deletion.sealed(SealOutcome(FIRST, 5))
+    deletion.sealed(SealOutcome(segment=FIRST, end=5))
     assert deletion.unsealed == [SECOND]
-    deletion.sealed(SealOutcome(SECOND, 0))
+    deletion.sealed(SealOutcome(segment=SECOND, end=0))
     assert not deletion.unsealed
 
 
 def test_the_other_replicas_get_one_request_to_release_the_segment():
     deletion = TopicDeletion(layout())
     deletion.step(0, are())
-    deletion.sealed(SealOutcome(FIRST, 5))
+    deletion.sealed(SealOutcome(segment=FIRST, end=5))
     assert deletion.step(1, are()) == [RequestSeal(FIRST, A), RequestSeal(FIRST, B)]
     assert deletion.step(2, are()) == []
 

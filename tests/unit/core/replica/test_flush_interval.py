@@ -16,7 +16,11 @@ INTERVAL, MAX = 10 * SECOND, 120 * SECOND
 
 def primary(max_interval: Micros | None = MAX, flush_bytes: int = 32 << 20, credit: int = 1 << 30) -> SegmentReplica:
     config = ReplicaConfig(
-        *("s", KeyRange(0, 8), "p", ("p", "f"), Durability.REPLICATED),
+        segment="s",
+        range=KeyRange(0, 8),
+        incarnation="p",
+        replicas=("p", "f"),
+        durability=Durability.REPLICATED,
         flush_bytes=flush_bytes,
         flush_interval=INTERVAL,
         flush_max_interval=max_interval,
@@ -28,7 +32,13 @@ def primary(max_interval: Micros | None = MAX, flush_bytes: int = 32 << 20, cred
 
 def append(replica: SegmentReplica, nbytes: int, now: Micros, reference: Reference | None = None) -> None:
     id_ = BatchId("a", 0, replica.counters.batches)
-    replica.append("stream", IncomingBatch(id_, 1, nbytes, 0, 7, None, reference), now)
+    replica.append(
+        "stream",
+        IncomingBatch(
+            id=id_, rows=1, nbytes=nbytes, partition_min=0, partition_max=7, payload=None, reference=reference
+        ),
+        now,
+    )
     replica.follower_acked("f", replica.end)
 
 
@@ -104,7 +114,22 @@ def test_a_requested_chunk_does_not_wait() -> None:
 def test_a_reference_does_not_wait() -> None:
     replica = primary()
     append(replica, 1, 0)
-    append(replica, 1, 0, Reference("u", "etag", 0, 1, 100, 0, 7, 1, 1))
+    append(
+        replica,
+        1,
+        0,
+        Reference(
+            upload="u",
+            etag="etag",
+            first_row=0,
+            rows=1,
+            bytes=100,
+            partition_min=0,
+            partition_max=7,
+            timestamp_min=1,
+            timestamp_max=1,
+        ),
+    )
     ends = []
     while (chunk := replica.next_chunk(0)) is not None:
         replica.chunk_written(chunk)

@@ -10,10 +10,24 @@ from smq_storage.chunks.info_codec import decode_info_json, encode_info
 
 def chunks_of(*counts: int) -> list[tuple[str, ...]]:
     """The names in the metadata of each chunk, for batches with that number of names."""
-    replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 8), "p", ("p",), Durability.STORED))
+    replica = SegmentReplica(
+        ReplicaConfig(segment="s", range=KeyRange(0, 8), incarnation="p", replicas=("p",), durability=Durability.STORED)
+    )
     for sequence, count in enumerate(counts):
         names = tuple(f"{sequence}-{n}" for n in range(count))
-        replica.append("stream", IncomingBatch(BatchId("a", 0, sequence), 1, 5, 2, 5, None, large_values=names), now=0)
+        replica.append(
+            "stream",
+            IncomingBatch(
+                id=BatchId("a", 0, sequence),
+                rows=1,
+                nbytes=5,
+                partition_min=2,
+                partition_max=5,
+                payload=None,
+                large_values=names,
+            ),
+            now=0,
+        )
     found = []
     while (chunk := replica.next_chunk(0)) is not None:
         info = chunk.info("s", "p", "n")

@@ -16,8 +16,15 @@ def test_apply_all_is_apply_in_turn(batches: list[tuple[str, int, set[str]]], cu
     epochs: dict[str, int] = {}
     for n, (name, step, forgotten) in enumerate(batches):
         epochs[name] = epochs.get(name, 0) + (step == 2)  # epochs never go back: older ones are fenced
-        batch = IncomingBatch(BatchId(name, epochs[name], n, f"i{epochs[name]}"), 1, 10, 0, 0, None)
-        log.append(Entry(n, batch, n, tuple(sorted(forgotten - {name}))))
+        batch = IncomingBatch(
+            id=BatchId(name, epochs[name], n, f"i{epochs[name]}"),
+            rows=1,
+            nbytes=10,
+            partition_min=0,
+            partition_max=0,
+            payload=None,
+        )
+        log.append(Entry(first=n, batch=batch, appended=n, forgotten=tuple(sorted(forgotten - {name}))))
     one, many = ProducerMap(), ProducerMap()
     for entry in log:
         one.apply(entry)

@@ -23,12 +23,12 @@ def primary(
     *, max_producers: int = 1000, followers: tuple[str, ...] = (), predecessors: tuple[str, ...] = ()
 ) -> SegmentReplica:
     config = ReplicaConfig(
-        "s",
-        KeyRange(0, 1),
-        "p",
-        ("p", *followers),
-        Durability.REPLICATED,
-        predecessors,
+        segment="s",
+        range=KeyRange(0, 1),
+        incarnation="p",
+        replicas=("p", *followers),
+        durability=Durability.REPLICATED,
+        predecessors=predecessors,
         producer_limits=ProducerLimits(max_producers, IDLE),
     )
     return SegmentReplica(config)
@@ -45,7 +45,9 @@ def append(
     stream: str = "",
 ) -> Entry:
     """Two rows."""
-    batch = IncomingBatch(BatchId(name, epoch, sequence, instance), 2, 20, 0, 0, payload=None)
+    batch = IncomingBatch(
+        id=BatchId(name, epoch, sequence, instance), rows=2, nbytes=20, partition_min=0, partition_max=0, payload=None
+    )
     entry = it.append(stream or name, batch, now)
     assert entry is not None
     return entry
@@ -152,9 +154,12 @@ def test_a_batch_that_is_refused_forgets_nobody() -> None:
 
 def test_inherited_producers_are_forgotten_too_and_need_no_offset() -> None:
     it = primary(max_producers=2, predecessors=("x",))
-    states = {name: ProducerState(1, 7, (n,), "i", n) for n, name in enumerate("abc")}
+    states = {
+        name: ProducerState(epoch=1, last_sequence=7, recent=(n,), instance="i", appended=n)
+        for n, name in enumerate("abc")
+    }
     it.open_producer("stream", "a", 1, "i")
-    it.predecessor_sealed(SealOutcome("x", 9, states))
+    it.predecessor_sealed(SealOutcome(segment="x", end=9, producers=states))
     entry = append(it, "d")
     assert set(entry.inherited or ()) == {"a", "b", "c"} and entry.forgotten == ("b", "c"), "a has an open stream"
     assert it.sessions.producers.forgotten_upto == 0
@@ -193,7 +198,7 @@ def test_streams_that_opened_while_the_segment_waited_are_replaced_too() -> None
     it = primary(predecessors=("x",))
     it.open_producer("one", "a", 0)
     it.open_producer("two", "a", 0)
-    it.predecessor_sealed(SealOutcome("x", 0))
+    it.predecessor_sealed(SealOutcome(segment="x", end=0))
     with pytest.raises(Unavailable):
         append(it, "a", stream="one")
     append(it, "a", stream="two")
@@ -260,7 +265,13 @@ def test_an_unknown_instance_matches_any_and_does_not_hide_a_known_one(order: tu
 def test_conflicting_instances_are_all_fenced_until_a_newer_epoch(instance: str) -> None:
     it = primary(predecessors=("x", "y"))
     for name, other in (("x", "i"), ("y", "j")):
-        it.predecessor_sealed(SealOutcome(name, 1, {"a": ProducerState(2, 0, (0,), other)}))
+        it.predecessor_sealed(
+            SealOutcome(
+                segment=name,
+                end=1,
+                producers={"a": ProducerState(epoch=2, last_sequence=0, recent=(0,), instance=other)},
+            )
+        )
     state = it.sessions.producers.get("a")
     assert state is not None and state.instance == CONFLICTING_INSTANCES
     with pytest.raises(ProducerFenced):
@@ -273,7 +284,13 @@ def test_conflicting_instances_are_all_fenced_until_a_newer_epoch(instance: str)
 
 def test_sequences_begin_at_0_after_what_was_inherited() -> None:
     it = primary(predecessors=("x",))
-    it.predecessor_sealed(SealOutcome("x", 20, {"a": ProducerState(2, 9, (18,), "i", 5)}))
+    it.predecessor_sealed(
+        SealOutcome(
+            segment="x",
+            end=20,
+            producers={"a": ProducerState(epoch=2, last_sequence=9, recent=(18,), instance="i", appended=5)},
+        )
+    )
     assert it.open_producer("stream", "a", 2, "i").last_sequence is None
     with pytest.raises(ProducerFenced):
         it.open_producer("older", "a", 1, "i")
@@ -282,33 +299,59 @@ def test_sequences_begin_at_0_after_what_was_inherited() -> None:
 
 def test_a_successor_of_a_segment_that_ended_empty_waits_for_the_segments_before_it() -> None:
     it = primary(predecessors=("y",))
-    it.predecessor_sealed(SealOutcome("y", 0, uninherited=("x1", "x2")))
+    it.predecessor_sealed(SealOutcome(segment="y", end=0, uninherited=("x1", "x2")))
     assert it.state is ReplicaState.WAITING and it.unread_predecessors == {"x1", "x2"}
-    it.predecessor_sealed(SealOutcome("x1", 0, uninherited=("w",)))
+    it.predecessor_sealed(SealOutcome(segment="x1", end=0, uninherited=("w",)))
     assert it.unread_predecessors == {"x2", "w"}, "and so on"
-    it.predecessor_sealed(SealOutcome("w", 4, {"a": ProducerState(1, 0, (0,), "i")}))
-    it.predecessor_sealed(SealOutcome("x2", 4, {"a": ProducerState(2, 0, (0,), "j"), "b": ProducerState(0, 0, (2,))}))
+    it.predecessor_sealed(
+        SealOutcome(
+            segment="w", end=4, producers={"a": ProducerState(epoch=1, last_sequence=0, recent=(0,), instance="i")}
+        )
+    )
+    it.predecessor_sealed(
+        SealOutcome(
+            segment="x2",
+            end=4,
+            producers={
+                "a": ProducerState(epoch=2, last_sequence=0, recent=(0,), instance="j"),
+                "b": ProducerState(epoch=0, last_sequence=0, recent=(2,)),
+            },
+        )
+    )
     assert it.state is ReplicaState.OPEN
-    assert it.sessions.producers.snapshot() == {"a": ProducerState(2, -1, (), "j"), "b": ProducerState(0, -1, ())}
+    assert it.sessions.producers.snapshot() == {
+        "a": ProducerState(epoch=2, last_sequence=-1, recent=(), instance="j"),
+        "b": ProducerState(epoch=0, last_sequence=-1, recent=()),
+    }
 
 
 def test_a_segment_that_is_reached_on_two_ways_is_read_once() -> None:
     it = primary(predecessors=("y", "z"))
-    it.predecessor_sealed(SealOutcome("y", 0, uninherited=("x",)))
-    it.predecessor_sealed(SealOutcome("x", 4, {"a": ProducerState(1, 0, (0,), "i")}))
-    it.predecessor_sealed(SealOutcome("z", 0, uninherited=("x",)))
+    it.predecessor_sealed(SealOutcome(segment="y", end=0, uninherited=("x",)))
+    it.predecessor_sealed(
+        SealOutcome(
+            segment="x", end=4, producers={"a": ProducerState(epoch=1, last_sequence=0, recent=(0,), instance="i")}
+        )
+    )
+    it.predecessor_sealed(SealOutcome(segment="z", end=0, uninherited=("x",)))
     assert it.state is ReplicaState.OPEN and known(it) == {"a"}
 
 
 @pytest.mark.parametrize("names", [("x", "y", "z"), ("z", "x", "y"), ("y", "z", "x")])
 def test_a_merge_of_three_inherits_the_highest_epoch_in_any_order(names: tuple[str, ...]) -> None:
     states = {
-        "x": {"a": ProducerState(1, 5, (0,), "i", 7)},
-        "y": {"a": ProducerState(2, 1, (0,), "j", 3), "b": ProducerState(0, 0, (1,), "k", 1)},
-        "z": {"b": ProducerState(0, 3, (1,), "", 2)},
+        "x": {"a": ProducerState(epoch=1, last_sequence=5, recent=(0,), instance="i", appended=7)},
+        "y": {
+            "a": ProducerState(epoch=2, last_sequence=1, recent=(0,), instance="j", appended=3),
+            "b": ProducerState(epoch=0, last_sequence=0, recent=(1,), instance="k", appended=1),
+        },
+        "z": {"b": ProducerState(epoch=0, last_sequence=3, recent=(1,), instance="", appended=2)},
     }
     it = primary(predecessors=("x", "y", "z"))
     for name in names:
-        it.predecessor_sealed(SealOutcome(name, 9, states[name]))
-    expected = {"a": ProducerState(2, -1, (), "j", 7), "b": ProducerState(0, -1, (), "k", 2)}
+        it.predecessor_sealed(SealOutcome(segment=name, end=9, producers=states[name]))
+    expected = {
+        "a": ProducerState(epoch=2, last_sequence=-1, recent=(), instance="j", appended=7),
+        "b": ProducerState(epoch=0, last_sequence=-1, recent=(), instance="k", appended=2),
+    }
     assert append(it, "c").inherited == expected

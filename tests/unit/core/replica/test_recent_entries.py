@@ -16,7 +16,13 @@ def entries_of(rows: list[int]) -> deque[Entry]:
     """Contiguous entries with that number of rows each, from offset 10 on."""
     starts = accumulate(rows, initial=10)
     return deque(
-        Entry(first, IncomingBatch(BatchId("p", 1, number), count, 1, 0, 0, None), 0)
+        Entry(
+            first=first,
+            batch=IncomingBatch(
+                id=BatchId("p", 1, number), rows=count, nbytes=1, partition_min=0, partition_max=0, payload=None
+            ),
+            appended=0,
+        )
         for number, (first, count) in enumerate(zip(starts, rows, strict=False))
     )
 

@@ -16,18 +16,44 @@ CHUNKS = [(0, 6), (6, 9), (9, 12), (12, 15), (15, 18), (18, 21)]
 
 
 def reference(sequence: int) -> Reference:
-    return Reference(f"u{sequence}.parquet", "e", 7, 3, 1 << 30, 2, 5, 10, 20)
+    return Reference(
+        upload=f"u{sequence}.parquet",
+        etag="e",
+        first_row=7,
+        rows=3,
+        bytes=1 << 30,
+        partition_min=2,
+        partition_max=5,
+        timestamp_min=10,
+        timestamp_max=20,
+    )
 
 
 def batch(sequence: int) -> IncomingBatch:
     refers = KINDS[sequence] == "reference"
-    return IncomingBatch(BatchId("a", 0, sequence), 3, 5, 2, 5, None, reference(sequence) if refers else None)
+    return IncomingBatch(
+        id=BatchId("a", 0, sequence),
+        rows=3,
+        nbytes=5,
+        partition_min=2,
+        partition_max=5,
+        payload=None,
+        reference=reference(sequence) if refers else None,
+    )
 
 
 def primary(durability: Durability = Durability.REPLICATED) -> SegmentReplica:
     replicas = ("p", "f") if durability is Durability.REPLICATED else ("p",)
     replica = SegmentReplica(
-        ReplicaConfig("s", KeyRange(0, 8), "p", replicas, durability, flush_bytes=1000, flush_interval=1000)
+        ReplicaConfig(
+            segment="s",
+            range=KeyRange(0, 8),
+            incarnation="p",
+            replicas=replicas,
+            durability=durability,
+            flush_bytes=1000,
+            flush_interval=1000,
+        )
     )
     if replica.config.followers:
         replica.follower_connected("f", 0, 1 << 20)
@@ -76,8 +102,12 @@ def test_a_reference_costs_a_tail_only_its_metadata():
 
 @pytest.mark.parametrize("chain_end", [0, 6, 9, 12])
 def test_a_sealer_cuts_the_log_at_the_same_offsets(chain_end: int):
-    entries = tuple(Entry(3 * n, batch(n), appended=n) for n in range(len(KINDS)))
-    there = {first: ChunkInfo("s", first, end - first, "p", "n") for first, end in CHUNKS if end <= chain_end}
+    entries = tuple(Entry(first=3 * n, batch=batch(n), appended=n) for n in range(len(KINDS)))
+    there = {
+        first: ChunkInfo(segment="s", first=first, rows=end - first, writer="p", nonce="n")
+        for first, end in CHUNKS
+        if end <= chain_end
+    }
     sealer, answer, written = seal("s", UnsealedTail(entries=entries)), None, []
     while True:
         try:

@@ -14,7 +14,9 @@ from smq_core.producing.send_queue import SendQueue
 
 def queue_of(batches: int) -> SendQueue:
     primary = (Replica("b", "i", "a"),)
-    segment = Segment("s", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, primary)
+    segment = Segment(
+        name="s", number=0, range=KeyRange(0, 8), phase=Phase.OPEN, durability=Durability.REPLICATED, replicas=primary
+    )
     return SendQueue(segment, queue=deque(range(batches)))
 
 

@@ -12,11 +12,20 @@ from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteChunk, W
 
 
 def config(incarnation: str = "p", *, journal: bool = True) -> ReplicaConfig:
-    return ReplicaConfig("s", KeyRange(0, 8), incarnation, ("p", "f"), Durability.REPLICATED, journal=journal)
+    return ReplicaConfig(
+        segment="s",
+        range=KeyRange(0, 8),
+        incarnation=incarnation,
+        replicas=("p", "f"),
+        durability=Durability.REPLICATED,
+        journal=journal,
+    )
 
 
 def batch(sequence: int, rows: int = 2) -> IncomingBatch:
-    return IncomingBatch(BatchId("producer", 0, sequence), rows, 100, 0, 7, None)
+    return IncomingBatch(
+        id=BatchId("producer", 0, sequence), rows=rows, nbytes=100, partition_min=0, partition_max=7, payload=None
+    )
 
 
 def primary() -> SegmentReplica:
@@ -29,7 +38,7 @@ def primary() -> SegmentReplica:
 
 
 def entries(count: int, start: int = 0) -> list[Entry]:
-    return [Entry(2 * n, batch(n), n) for n in range(start, count)]
+    return [Entry(first=2 * n, batch=batch(n), appended=n) for n in range(start, count)]
 
 
 def test_nothing_is_acked_before_the_primary_has_it_in_its_journal():
@@ -62,7 +71,7 @@ def test_what_is_due_for_the_journal_follows_what_was_written():
 def test_a_sealed_replica_has_nothing_left_for_the_journal():
     replica = primary()
     replica.journal_written(2)
-    replica.sealed(SealOutcome("s", 6))
+    replica.sealed(SealOutcome(segment="s", end=6))
     assert replica.unjournaled() is None
 
 
@@ -103,7 +112,11 @@ def drive(held: UnsealedTail, chain: dict[int, int], known: int | None = None) -
         match request:
             case ReadChunk(first):
                 end = chain.get(first)
-                answer = None if end is None else ChunkInfo("s", first, end - first, "w", "n")
+                answer = (
+                    None
+                    if end is None
+                    else ChunkInfo(segment="s", first=first, rows=end - first, writer="w", nonce="n")
+                )
             case WriteChunk(chunk):
                 written.append((chunk.first, chunk.end))
                 answer = True
@@ -132,7 +145,16 @@ def test_a_journal_without_its_first_part_adds_nothing_after_the_gap():
 
 def test_an_empty_journal_hands_the_predecessors_on():
     empty = SegmentReplica.recovered(
-        ReplicaConfig("s", KeyRange(0, 8), "f", ("p", "f"), Durability.REPLICATED, predecessors=("before",)), [], 0
+        ReplicaConfig(
+            segment="s",
+            range=KeyRange(0, 8),
+            incarnation="f",
+            replicas=("p", "f"),
+            durability=Durability.REPLICATED,
+            predecessors=("before",),
+        ),
+        [],
+        0,
     )
     outcome, _ = drive(UnsealedTail.of_recovered(empty, 0), {})
     assert (outcome.end, outcome.uninherited) == (0, ("before",))

@@ -49,28 +49,46 @@ class FakeChain:
 
 
 def entry(sequence: int) -> Entry:
-    return Entry(2 * sequence, IncomingBatch(BatchId("a", 0, sequence), 2, 20, 0, 0, None), appended=0)
+    return Entry(
+        first=2 * sequence,
+        batch=IncomingBatch(
+            id=BatchId("a", 0, sequence), rows=2, nbytes=20, partition_min=0, partition_max=0, payload=None
+        ),
+        appended=0,
+    )
 
 
 def own_tail(start: int = 0, stop: int = 3) -> UnsealedTail:
     """Batches ``start .. stop - 1`` of two rows, and the producers' state before them."""
     producers = ProducerMap(theirs(0, start).producers)
-    return UnsealedTail(2 * start, producers, tuple(entry(n) for n in range(start, stop)))
+    return UnsealedTail(start=2 * start, producers=producers, entries=tuple(entry(n) for n in range(start, stop)))
 
 
 def theirs(first: int, stop: int, *, sealed: bool = False) -> ChunkInfo:
     """Another process's chunk of the batches ``first .. stop - 1``; its producers are right."""
-    replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "f", ("p", "f"), Durability.REPLICATED))
+    replica = SegmentReplica(
+        ReplicaConfig(
+            segment="s", range=KeyRange(0, 1), incarnation="f", replicas=("p", "f"), durability=Durability.REPLICATED
+        )
+    )
     entries = tuple(entry(n) for n in range(stop))
     replica.replicate(ReplicationMessage(0, entries, 2 * stop, 2 * stop))
     rows = 0 if sealed else 2 * (stop - first)
-    return ChunkInfo("s", 2 * first, rows, "other", "n", sealed, replica.chain_producers().snapshot())
+    return ChunkInfo(
+        segment="s",
+        first=2 * first,
+        rows=rows,
+        writer="other",
+        nonce="n",
+        sealed=sealed,
+        producers=replica.chain_producers().snapshot(),
+    )
 
 
 def test_what_is_held_is_added_and_then_the_chain_is_ended():
     chain = FakeChain()
     outcome = chain.run(own_tail())
-    assert outcome == SealOutcome("s", 6, theirs(0, 3).producers)
+    assert outcome == SealOutcome(segment="s", end=6, producers=theirs(0, 3).producers)
     assert [(c.first, c.rows, c.sealed) for c in chain.objects.values()] == [(0, 6, False), (6, 0, True)]
 
 
@@ -85,23 +103,23 @@ def test_it_goes_on_where_the_chain_ends():
     chain = FakeChain(theirs(0, 2))
     outcome = chain.run(own_tail())
     assert [(c.first, c.writer) for c in chain.objects.values()] == [(0, "other"), (4, "me"), (6, "me")]
-    assert outcome == SealOutcome("s", 6, theirs(0, 3).producers)
+    assert outcome == SealOutcome(segment="s", end=6, producers=theirs(0, 3).producers)
 
 
 def test_one_that_holds_less_than_the_chain_seals_at_the_chains_end():
     chain = FakeChain(theirs(0, 3))
-    assert chain.run(own_tail(0, 1)) == SealOutcome("s", 6, theirs(0, 3).producers)
+    assert chain.run(own_tail(0, 1)) == SealOutcome(segment="s", end=6, producers=theirs(0, 3).producers)
 
 
 def test_one_that_holds_nothing_seals_with_what_the_chain_says_of_producers():
     chain = FakeChain(theirs(0, 2))
-    assert chain.run(UnsealedTail()) == SealOutcome("s", 4, theirs(0, 2).producers)
+    assert chain.run(UnsealedTail()) == SealOutcome(segment="s", end=4, producers=theirs(0, 2).producers)
 
 
 def test_the_first_seal_chunk_is_the_truth():
     chain = FakeChain(theirs(0, 2), theirs(2, 2, sealed=True))
     before = dict(chain.objects)
-    assert chain.run(own_tail()) == SealOutcome("s", 4, theirs(0, 2).producers)
+    assert chain.run(own_tail()) == SealOutcome(segment="s", end=4, producers=theirs(0, 2).producers)
     assert chain.objects == before
 
 
@@ -120,7 +138,7 @@ def test_a_seal_that_was_there_first_decides():
     chain = FakeChain()
     chain.meanwhile = [theirs(0, 1), theirs(1, 1, sealed=True)]
     outcome = chain.run(own_tail())
-    assert outcome == SealOutcome("s", 2, theirs(0, 1).producers)
+    assert outcome == SealOutcome(segment="s", end=2, producers=theirs(0, 1).producers)
     assert set(chain.objects) == {0, 2}
 
 
@@ -151,7 +169,11 @@ def test_only_a_loss_recorded_in_the_seal_is_reported():
 
 
 def test_a_replicas_tail_is_what_it_holds_beyond_its_chain_end():
-    replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "f", ("p", "f"), Durability.REPLICATED))
+    replica = SegmentReplica(
+        ReplicaConfig(
+            segment="s", range=KeyRange(0, 1), incarnation="f", replicas=("p", "f"), durability=Durability.REPLICATED
+        )
+    )
     replica.replicate(ReplicationMessage(0, tuple(entry(n) for n in range(3)), 4, 2))
     found, expected = UnsealedTail.of(replica), own_tail(1, 3)
     assert (found.start, found.entries) == (expected.start, expected.entries)
@@ -169,40 +191,57 @@ def test_the_only_writer_of_a_chain_reads_only_after_a_conflict():
     assert [type(step) for step in chain.taken_steps] == [WriteChunk, ReadChunk, ReadChunk, WriteChunk, WriteSeal]
 
     chain = FakeChain(theirs(0, 1), theirs(1, 1, sealed=True))
-    assert chain.run(replace(own_tail(1, 1), knows_chain_end=True)) == SealOutcome("s", 2, theirs(0, 1).producers)
+    assert chain.run(replace(own_tail(1, 1), knows_chain_end=True)) == SealOutcome(
+        segment="s", end=2, producers=theirs(0, 1).producers
+    )
     assert [type(step) for step in chain.taken_steps] == [WriteSeal, ReadChunk]
 
 
 def test_only_a_primary_knows_where_its_chain_ends():
     replicas = ("p", "f")
     for me in replicas:
-        replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), me, replicas, Durability.REPLICATED))
+        replica = SegmentReplica(
+            ReplicaConfig(
+                segment="s", range=KeyRange(0, 1), incarnation=me, replicas=replicas, durability=Durability.REPLICATED
+            )
+        )
         assert UnsealedTail.of(replica).knows_chain_end == (me == "p")
 
 
-FENCES = {"a": ProducerState(2, -1, (), "i", 5)}
+FENCES = {"a": ProducerState(epoch=2, last_sequence=-1, recent=(), instance="i", appended=5)}
 
 
 def with_predecessor(me: str) -> SegmentReplica:
-    return SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), me, ("p", "f"), Durability.REPLICATED, ("x", "y")))
+    return SegmentReplica(
+        ReplicaConfig(
+            segment="s",
+            range=KeyRange(0, 1),
+            incarnation=me,
+            replicas=("p", "f"),
+            durability=Durability.REPLICATED,
+            predecessors=("x", "y"),
+        )
+    )
 
 
 def open_with_predecessors() -> SegmentReplica:
     primary = with_predecessor("p")
     primary.follower_connected("f", 0, 1000)
-    primary.predecessor_sealed(SealOutcome("x", 1, FENCES))
-    primary.predecessor_sealed(SealOutcome("y", 1))
+    primary.predecessor_sealed(SealOutcome(segment="x", end=1, producers=FENCES))
+    primary.predecessor_sealed(SealOutcome(segment="y", end=1))
     return primary
 
 
 def test_a_primary_that_ends_empty_passes_on_what_it_inherited():
-    assert FakeChain().run(UnsealedTail.of(open_with_predecessors())) == SealOutcome("s", 0, FENCES)
+    assert FakeChain().run(UnsealedTail.of(open_with_predecessors())) == SealOutcome(
+        segment="s", end=0, producers=FENCES
+    )
 
 
 def test_who_does_not_know_the_predecessors_producers_names_the_predecessors():
     waiting = with_predecessor("p")
-    waiting.predecessor_sealed(SealOutcome("x", 1, FENCES))
-    expected = SealOutcome("s", 0, uninherited=("x", "y"))
+    waiting.predecessor_sealed(SealOutcome(segment="x", end=1, producers=FENCES))
+    expected = SealOutcome(segment="s", end=0, uninherited=("x", "y"))
     for tail in (
         UnsealedTail.of(with_predecessor("f")),
         UnsealedTail.of(waiting),
@@ -215,14 +254,22 @@ def test_who_does_not_know_the_predecessors_producers_names_the_predecessors():
 
 def test_the_first_entry_gives_a_follower_and_its_chunk_what_was_inherited():
     primary, follower = open_with_predecessors(), with_predecessor("f")
-    primary.append("stream", IncomingBatch(BatchId("b", 0, 0), 2, 20, 0, 0, None), now=7)
+    primary.append(
+        "stream",
+        IncomingBatch(id=BatchId("b", 0, 0), rows=2, nbytes=20, partition_min=0, partition_max=0, payload=None),
+        now=7,
+    )
     message = primary.replication_for("f")
     assert message is not None
     follower.replicate(message)
     for replica in (primary, follower):
         chain = FakeChain()
         outcome = chain.run(UnsealedTail.of(replica))
-        assert outcome == SealOutcome("s", 2, {**FENCES, "b": ProducerState(0, 0, (0,), appended=7)})
+        assert outcome == SealOutcome(
+            segment="s",
+            end=2,
+            producers={**FENCES, "b": ProducerState(epoch=0, last_sequence=0, recent=(0,), appended=7)},
+        )
         assert chain.objects[0].producers == outcome.producers
         assert FakeChain(chain.objects[0]).run(UnsealedTail(uninherited=("x", "y"))) == outcome
 

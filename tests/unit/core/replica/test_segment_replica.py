@@ -18,12 +18,12 @@ def replica(
     flush_bytes: int = 1000,
 ) -> SegmentReplica:
     config = ReplicaConfig(
-        "s",
-        KeyRange(2, 6),
-        incarnation,
-        replicas,
-        durability,
-        predecessors,
+        segment="s",
+        range=KeyRange(2, 6),
+        incarnation=incarnation,
+        replicas=replicas,
+        durability=durability,
+        predecessors=predecessors,
         flush_bytes=flush_bytes,
         flush_interval=100,
     )
@@ -35,7 +35,14 @@ def stored() -> SegmentReplica:
 
 
 def batch(sequence: int, rows: int = 2, *, producer: str = "a", epoch: int = 0, span: tuple[int, int] = (2, 5)):
-    return IncomingBatch(BatchId(producer, epoch, sequence), rows, rows * 10, *span, payload=None)
+    return IncomingBatch(
+        id=BatchId(producer, epoch, sequence),
+        rows=rows,
+        nbytes=rows * 10,
+        partition_min=span[0],
+        partition_max=span[1],
+        payload=None,
+    )
 
 
 def filled(batches: int = 3) -> SegmentReplica:
@@ -97,12 +104,12 @@ def test_rows_outside_the_range_are_refused(span):
 
 def test_a_waiting_segment_takes_nothing_until_the_last_predecessor_is_read():
     primary = replica(predecessors=("x", "y"))
-    primary.predecessor_sealed(SealOutcome("x", 0))
+    primary.predecessor_sealed(SealOutcome(segment="x", end=0))
     assert primary.state is ReplicaState.WAITING and primary.unread_predecessors == {"y"}
     assert primary.open_producer("stream", "a", 0) == OpenedProducer(None)
     with pytest.raises(NotOpenYet):
         primary.append("stream", batch(0), now=0)
-    primary.predecessor_sealed(SealOutcome("y", 0))
+    primary.predecessor_sealed(SealOutcome(segment="y", end=0))
     assert primary.append("stream", batch(0), now=0)
 
 
@@ -113,7 +120,7 @@ def test_a_follower_does_not_wait_for_predecessors():
 def test_a_fence_ends_the_wait_for_predecessors():
     primary = replica(predecessors=("x",))
     primary.fence()
-    primary.predecessor_sealed(SealOutcome("x", 0))
+    primary.predecessor_sealed(SealOutcome(segment="x", end=0))
     assert primary.state is ReplicaState.FENCED
 
 
@@ -127,7 +134,7 @@ def test_a_fenced_or_sealed_segment_takes_nothing():
         ):
             with pytest.raises(SegmentSealed):
                 refused()
-        primary.sealed(SealOutcome("s", 6))
+        primary.sealed(SealOutcome(segment="s", end=6))
 
 
 def test_a_stream_opens_with_the_last_sequence_that_is_held_of_its_epoch():
@@ -392,7 +399,7 @@ def test_a_chunk_in_flight_counts_for_a_fenced_primary():
 def test_a_sealed_replica_drops_the_tail_and_keeps_the_outcome():
     primary = filled()
     primary.fence()
-    primary.sealed(SealOutcome("s", 6))
+    primary.sealed(SealOutcome(segment="s", end=6))
     assert (primary.state, primary.tail_bytes, len(primary.tail)) == (ReplicaState.SEALED, 0, 0)
-    assert primary.outcome == SealOutcome("s", 6)
+    assert primary.outcome == SealOutcome(segment="s", end=6)
     assert list(primary.readable(0)) == [] and primary.take_acks() == []

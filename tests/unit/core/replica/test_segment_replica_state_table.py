@@ -14,20 +14,29 @@ from support.state_table import NOTHING, StateTable, does
 
 CREDIT = 1000
 NOW = 10
-OUTCOME = SealOutcome("s", 4)
+OUTCOME = SealOutcome(segment="s", end=4)
 
 
 def batch(sequence: int, instance: str = "i") -> IncomingBatch:
     """Two rows, twenty bytes."""
-    return IncomingBatch(BatchId("a", 0, sequence, instance), 2, 20, 2, 5, payload=None)
+    return IncomingBatch(
+        id=BatchId("a", 0, sequence, instance), rows=2, nbytes=20, partition_min=2, partition_max=5, payload=None
+    )
 
 
 def entry(sequence: int) -> Entry:
-    return Entry(2 * sequence, batch(sequence), sequence)
+    return Entry(first=2 * sequence, batch=batch(sequence), appended=sequence)
 
 
 def new(me: str, predecessors: tuple[str, ...] = ()) -> SegmentReplica:
-    config = ReplicaConfig("s", KeyRange(2, 6), me, ("p", "f"), Durability.REPLICATED, predecessors)
+    config = ReplicaConfig(
+        segment="s",
+        range=KeyRange(2, 6),
+        incarnation=me,
+        replicas=("p", "f"),
+        durability=Durability.REPLICATED,
+        predecessors=predecessors,
+    )
     return SegmentReplica(config)
 
 
@@ -71,7 +80,7 @@ def fenced_while_waiting() -> SegmentReplica:
 
 def sealed() -> SegmentReplica:
     primary = fenced()
-    primary.sealed(SealOutcome("s", 6))
+    primary.sealed(SealOutcome(segment="s", end=6))
     return primary
 
 
@@ -90,7 +99,7 @@ def fenced_follower() -> SegmentReplica:
 
 def sealed_follower() -> SegmentReplica:
     replica = fenced_follower()
-    replica.sealed(SealOutcome("s", 6))
+    replica.sealed(SealOutcome(segment="s", end=6))
     return replica
 
 
@@ -109,10 +118,10 @@ STATES = {
     F_SEALED: sealed_follower,
 }
 
-FIRST_CHUNK = ChunkWrite(0, (entry(0),), {})
+FIRST_CHUNK = ChunkWrite(first=0, entries=(entry(0),), producers={})
 
 
-INHERITED = ProducerState(1, -1, (), "k", 0)
+INHERITED = ProducerState(epoch=1, last_sequence=-1, recent=(), instance="k", appended=0)
 
 
 def offsets(entries: object) -> list[int]:
@@ -120,11 +129,13 @@ def offsets(entries: object) -> list[int]:
 
 
 INPUTS = {
-    "a predecessor is sealed": lambda it: it.predecessor_sealed(SealOutcome("x", 2, {"c": INHERITED})),
-    "a predecessor without producers is sealed": lambda it: it.predecessor_sealed(
-        SealOutcome("x", 0, uninherited=("w",))
+    "a predecessor is sealed": lambda it: it.predecessor_sealed(
+        SealOutcome(segment="x", end=2, producers={"c": INHERITED})
     ),
-    "another predecessor is sealed": lambda it: it.predecessor_sealed(SealOutcome("y", 0)),
+    "a predecessor without producers is sealed": lambda it: it.predecessor_sealed(
+        SealOutcome(segment="x", end=0, uninherited=("w",))
+    ),
+    "another predecessor is sealed": lambda it: it.predecessor_sealed(SealOutcome(segment="y", end=0)),
     "a producer opens": lambda it: it.open_producer("new stream", "a", 0, "i"),
     "a new producer opens": lambda it: it.open_producer("new stream", "b", 0, "i"),
     "another instance opens": lambda it: it.open_producer("new stream", "a", 0, "j"),
@@ -226,7 +237,9 @@ TABLE = StateTable(
                 end=8,
                 tail_bytes=80,
                 tail=4,
-                producers={"a": ProducerState(0, 3, (0, 2, 4, 6), "i", appended=NOW)},
+                producers={
+                    "a": ProducerState(epoch=0, last_sequence=3, recent=(0, 2, 4, 6), instance="i", appended=NOW)
+                },
             ),
             CLOSED: SegmentSealed,
             F_OPEN: SequenceGap,
@@ -298,7 +311,7 @@ TABLE = StateTable(
                 watermark=4,
                 tail_bytes=60,
                 tail=3,
-                producers={"a": ProducerState(0, 2, (0, 2, 4), "i", appended=2)},
+                producers={"a": ProducerState(epoch=0, last_sequence=2, recent=(0, 2, 4), instance="i", appended=2)},
             ),
         },
         "a message beyond the end": {

@@ -6,7 +6,14 @@ from smq_core.model.entities import Durability, Phase, ProducerState, Replica, S
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import SendQueue
 
-SEGMENT = Segment("s", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a"),))
+SEGMENT = Segment(
+    name="s",
+    number=0,
+    range=KeyRange(0, 8),
+    phase=Phase.OPEN,
+    durability=Durability.REPLICATED,
+    replicas=(Replica("b", "i", "a"),),
+)
 
 
 def forgotten_and_sending_again() -> SendQueue:
@@ -25,19 +32,21 @@ def forgotten_and_sending_again() -> SendQueue:
 
 
 def outcome(end: int, state: ProducerState | None, forgotten_upto: int = 0) -> SealOutcome:
-    return SealOutcome("s", end, {} if state is None else {"p": state}, forgotten_upto=forgotten_upto)
+    return SealOutcome(
+        segment="s", end=end, producers={} if state is None else {"p": state}, forgotten_upto=forgotten_upto
+    )
 
 
 def test_the_state_of_before_does_not_deliver_a_new_batch() -> None:
     """A follower sealed the segment without the entry that forgot the producer."""
     queue = forgotten_and_sending_again()
-    result = queue.resolve(outcome(15, ProducerState(0, 5, tuple(range(6)))), "p", 0)
+    result = queue.resolve(outcome(15, ProducerState(epoch=0, last_sequence=5, recent=tuple(range(6)))), "p", 0)
     assert (result.delivered, result.resend, result.unknown) == ([], ["new"], [])
 
 
 def test_the_state_of_the_new_batch_delivers_it() -> None:
     queue = forgotten_and_sending_again()
-    result = queue.resolve(outcome(30, ProducerState(0, 0, (20,)), forgotten_upto=6), "p", 0)
+    result = queue.resolve(outcome(30, ProducerState(epoch=0, last_sequence=0, recent=(20,)), forgotten_upto=6), "p", 0)
     assert [(it.sub_batch, it.first_offset) for it in result.delivered] == [("new", 20)]
     assert (result.resend, result.unknown) == ([], [])
 

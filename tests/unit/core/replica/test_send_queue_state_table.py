@@ -10,11 +10,20 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import SendQueue, SendQueueState
 from support.state_table import NOTHING, Expected, StateTable, does
 
-SEGMENT = Segment("s", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a"),))
+SEGMENT = Segment(
+    name="s",
+    number=0,
+    range=KeyRange(0, 8),
+    phase=Phase.OPEN,
+    durability=Durability.REPLICATED,
+    replicas=(Replica("b", "i", "a"),),
+)
 
 
 def outcome(known: ProducerState | None, forgotten_upto: int = 0) -> SealOutcome:
-    return SealOutcome("s", 50, {} if known is None else {"p": known}, forgotten_upto=forgotten_upto)
+    return SealOutcome(
+        segment="s", end=50, producers={} if known is None else {"p": known}, forgotten_upto=forgotten_upto
+    )
 
 
 def new() -> SendQueue:
@@ -59,7 +68,7 @@ def resending() -> SendQueue:
 
 def done() -> SendQueue:
     send_queue = sending()
-    send_queue.resolve(outcome(ProducerState(0, 1, ())), "p", 0, "i")
+    send_queue.resolve(outcome(ProducerState(epoch=0, last_sequence=1, recent=())), "p", 0, "i")
     return send_queue
 
 
@@ -97,15 +106,21 @@ INPUTS = {
     "an ack of what was never sent": lambda it: acked(it, 7, [70]),
     "the stream closes": lambda it: it.stream_closed(),
     "the outcome without the producer": lambda it: resolve(it, None),
-    "the outcome with the first in flight": lambda it: resolve(it, ProducerState(0, 1, ())),
+    "the outcome with the first in flight": lambda it: resolve(it, ProducerState(epoch=0, last_sequence=1, recent=())),
     "the outcome without the producer, which may be forgotten": lambda it: resolve(it, None, forgotten_upto=9),
-    "the outcome with what was inherited": lambda it: resolve(it, ProducerState(0, -1, (), "i")),
-    "the outcome with an older epoch": lambda it: resolve(it, ProducerState(0, 9, ()), epoch=1),
-    "the outcome with an older epoch, which may have come after this one was forgotten": lambda it: resolve(
-        it, ProducerState(0, 9, ()), epoch=1, forgotten_upto=9
+    "the outcome with what was inherited": lambda it: resolve(
+        it, ProducerState(epoch=0, last_sequence=-1, recent=(), instance="i")
     ),
-    "the outcome with a newer epoch": lambda it: resolve(it, ProducerState(1, 0, ())),
-    "the outcome with another instance": lambda it: resolve(it, ProducerState(0, 1, (), "j")),
+    "the outcome with an older epoch": lambda it: resolve(
+        it, ProducerState(epoch=0, last_sequence=9, recent=()), epoch=1
+    ),
+    "the outcome with an older epoch, which may have come after this one was forgotten": lambda it: resolve(
+        it, ProducerState(epoch=0, last_sequence=9, recent=()), epoch=1, forgotten_upto=9
+    ),
+    "the outcome with a newer epoch": lambda it: resolve(it, ProducerState(epoch=1, last_sequence=0, recent=())),
+    "the outcome with another instance": lambda it: resolve(
+        it, ProducerState(epoch=0, last_sequence=1, recent=(), instance="j")
+    ),
     "no outcome is needed": lambda it: it.resolve(None, "p", 0, "i").resend,
 }
 

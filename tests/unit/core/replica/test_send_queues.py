@@ -20,7 +20,13 @@ from smq_core.replica.segment_replica import SegmentReplica
 
 def segment(name: str, predecessors: tuple[str, ...] = ()) -> Segment:
     return Segment(
-        name, 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a"),), predecessors=predecessors
+        name=name,
+        number=0,
+        range=KeyRange(0, 8),
+        phase=Phase.OPEN,
+        durability=Durability.REPLICATED,
+        replicas=(Replica("b", "i", "a"),),
+        predecessors=predecessors,
     )
 
 
@@ -52,7 +58,7 @@ class ModelledProducer:
             self.send_queue.queue.append(self.made)
             self.made += 1
         elif step == "predecessor sealed":
-            self.primary.predecessor_sealed(SealOutcome("x", 0))
+            self.primary.predecessor_sealed(SealOutcome(segment="x", end=0))
         elif step == "open" and self.send_queue.state is SendQueueState.CLOSED:
             self.streams.append(Stream(len(self.streams)))
             opened = self.primary.open_producer(self.streams[-1].number, "p", 0, "i")
@@ -86,7 +92,9 @@ class ModelledProducer:
 
     def arrive(self, stream: Stream) -> None:
         sequence, sub_batch = stream.sent[0]
-        batch = IncomingBatch(BatchId("p", 0, sequence, "i"), 1, 10, 0, 7, sub_batch)
+        batch = IncomingBatch(
+            id=BatchId("p", 0, sequence, "i"), rows=1, nbytes=10, partition_min=0, partition_max=7, payload=sub_batch
+        )
         try:
             self.primary.append(stream.number, batch, now=0)
         except NotOpenYet:
@@ -112,7 +120,13 @@ class ModelledProducer:
         name = f"q{self.others}"
         self.others += 1
         try:
-            self.primary.append("other", IncomingBatch(BatchId(name, 0, 0, "i"), 1, 10, 0, 7, None), now=0)
+            self.primary.append(
+                "other",
+                IncomingBatch(
+                    id=BatchId(name, 0, 0, "i"), rows=1, nbytes=10, partition_min=0, partition_max=7, payload=None
+                ),
+                now=0,
+            )
         except NotOpenYet:
             return
         self.primary.open_producer("other", name, 0, "i")
@@ -136,12 +150,12 @@ def test_every_batch_is_in_the_log_once_and_in_order_whatever_breaks(
     unknown, but no batch is doubled, none is acked that is not in the log, and the producer always goes on.
     """
     config = ReplicaConfig(
-        "a-0-8-0",
-        KeyRange(0, 8),
-        "p",
-        ("p",),
-        Durability.REPLICATED,
-        ("x",) if waits else (),
+        segment="a-0-8-0",
+        range=KeyRange(0, 8),
+        incarnation="p",
+        replicas=("p",),
+        durability=Durability.REPLICATED,
+        predecessors=("x",) if waits else (),
         producer_limits=ProducerLimits(max_producers),
     )
     it = ModelledProducer(SendQueue(segment("a-0-8-0")), SegmentReplica(config))
@@ -151,7 +165,9 @@ def test_every_batch_is_in_the_log_once_and_in_order_whatever_breaks(
     primary = it.primary
     log = {entry.first: entry.batch.payload for entry in primary.tail if entry.batch.id.producer == "p"}
     producers = primary.sessions.producers
-    outcome = SealOutcome("a-0-8-0", primary.end, producers.snapshot(), forgotten_upto=producers.forgotten_upto)
+    outcome = SealOutcome(
+        segment="a-0-8-0", end=primary.end, producers=producers.snapshot(), forgotten_upto=producers.forgotten_upto
+    )
     resolution = it.send_queue.resolve(outcome, "p", 0, "i")
     delivered = it.delivered | {d.sub_batch: d.first_offset for d in resolution.delivered}
     unknown = [*it.unknown, *resolution.unknown]
@@ -200,7 +216,9 @@ def test_a_replica_that_lost_what_it_acked_is_not_believed() -> None:
 
 
 def ended_with(state: ProducerState | None, forgotten_upto: int = 0) -> SealOutcome:
-    return SealOutcome("a", 10, {} if state is None else {"p": state}, forgotten_upto=forgotten_upto)
+    return SealOutcome(
+        segment="a", end=10, producers={} if state is None else {"p": state}, forgotten_upto=forgotten_upto
+    )
 
 
 def test_a_producer_that_was_forgotten_while_idle_starts_at_sequence_0() -> None:
@@ -234,7 +252,9 @@ def test_what_an_older_epoch_wrote_does_not_count_as_mine() -> None:
     send_queue.queue.append("x")
     send_queue.opened(None)
     send_queue.next_to_send()
-    resolution = send_queue.resolve(ended_with(ProducerState(0, 5, (0, 1, 2, 3, 4, 5))), "p", 1)
+    resolution = send_queue.resolve(
+        ended_with(ProducerState(epoch=0, last_sequence=5, recent=(0, 1, 2, 3, 4, 5))), "p", 1
+    )
     assert resolution == Resolution(resend=["x"])
 
 
@@ -244,7 +264,9 @@ def test_what_an_older_epoch_wrote_after_this_one_was_forgotten_resolves_nothing
     send_queue.queue.append("x")
     send_queue.opened(None)
     send_queue.next_to_send()
-    resolution = send_queue.resolve(ended_with(ProducerState(0, 0, (3,)), forgotten_upto=1), "p", 1)
+    resolution = send_queue.resolve(
+        ended_with(ProducerState(epoch=0, last_sequence=0, recent=(3,)), forgotten_upto=1), "p", 1
+    )
     assert resolution == Resolution(unknown=["x"])
 
 
@@ -288,7 +310,7 @@ def test_what_was_forgotten_before_the_stream_opened_makes_nothing_unknown() -> 
 def test_another_instance_in_the_outcome_stops_this_producer() -> None:
     send_queue = SendQueue(segment("a"))
     send_queue.queue.append("x")
-    outcome = ended_with(ProducerState(0, 0, (0,), "i"))
+    outcome = ended_with(ProducerState(epoch=0, last_sequence=0, recent=(0,), instance="i"))
     with pytest.raises(ProducerFenced):
         send_queue.resolve(outcome, "p", 0, "j")
     assert list(send_queue.queue) == ["x"]
@@ -299,7 +321,7 @@ def test_a_newer_epoch_in_the_outcome_stops_this_producer() -> None:
     send_queue = SendQueue(segment("a"))
     send_queue.queue.append("x")
     with pytest.raises(ProducerFenced):
-        send_queue.resolve(ended_with(ProducerState(2, 0, (0,))), "p", 1)
+        send_queue.resolve(ended_with(ProducerState(epoch=2, last_sequence=0, recent=(0,))), "p", 1)
     assert list(send_queue.queue) == ["x"]
 
 

@@ -72,13 +72,13 @@ def test_a_policy_that_cannot_be_met_is_refused() -> None:
 
 def test_the_emptiest_broker_is_drained_and_a_draining_one_goes_on() -> None:
     brokers = [
-        BrokerView(Replica("a", "1", ""), segments=3),
-        BrokerView(Replica("b", "2", ""), segments=1),
-        BrokerView(Replica("c", "3", ""), Liveness.SUSPECT),
+        BrokerView(replica=Replica("a", "1", ""), segments=3),
+        BrokerView(replica=Replica("b", "2", ""), segments=1),
+        BrokerView(replica=Replica("c", "3", ""), liveness=Liveness.SUSPECT),
     ]
     chosen = choose_broker_to_drain(brokers)
     assert chosen is not None and chosen.replica.broker == "b"
-    draining = BrokerView(Replica("d", "4", ""), draining=True, segments=9)
+    draining = BrokerView(replica=Replica("d", "4", ""), draining=True, segments=9)
     chosen = choose_broker_to_drain([*brokers, draining])
     assert chosen is draining
 
@@ -90,6 +90,6 @@ def test_how_long_scale_in_waits_can_be_chosen() -> None:
 
 
 def test_a_broker_that_drained_and_is_gone_does_not_go_again() -> None:
-    went = BrokerView(Replica("a", "a", ""), liveness=Liveness.GONE, draining=True)
-    there = BrokerView(Replica("b", "b", ""), segments=3)
+    went = BrokerView(replica=Replica("a", "a", ""), liveness=Liveness.GONE, draining=True)
+    there = BrokerView(replica=Replica("b", "b", ""), segments=3)
     assert choose_broker_to_drain([went, there]) == there

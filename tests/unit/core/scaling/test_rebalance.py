@@ -9,12 +9,19 @@ from smq_core.scaling.rebalancing import load_by_broker, plan_moves
 
 
 def broker(name: str, **view: object) -> BrokerView:
-    return BrokerView(Replica(name, name, ""), **view)  # type: ignore[arg-type]
+    return BrokerView(replica=Replica(name, name, ""), **view)  # type: ignore[arg-type]
 
 
 def segment(number: int, *brokers: str) -> Segment:
     replicas = tuple(Replica(b, b, "") for b in brokers)
-    return Segment(f"s{number}", number, KeyRange(number, number + 1), Phase.OPEN, Durability.REPLICATED, replicas)
+    return Segment(
+        name=f"s{number}",
+        number=number,
+        range=KeyRange(number, number + 1),
+        phase=Phase.OPEN,
+        durability=Durability.REPLICATED,
+        replicas=replicas,
+    )
 
 
 def moves(

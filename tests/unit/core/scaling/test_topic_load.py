@@ -22,7 +22,7 @@ def layout_of(parts: int, *replicas: Replica) -> Layout:
 
 
 def alive(*replicas: Replica) -> dict[str, BrokerView]:
-    return {r.incarnation: BrokerView(r) for r in replicas}
+    return {r.incarnation: BrokerView(replica=r) for r in replicas}
 
 
 def report(load: TopicLoad, layout: Layout, seconds: range, *rates: int) -> None:

@@ -73,9 +73,17 @@ class Service:
         readiness.set_leading()
         managed = SimpleNamespace(name=self.topic.name, topic=self.topic, layout=object())
         topics: Any = SimpleNamespace(topic=lambda name: managed)
-        completer = PublishCompleter({}, pool, TaskRunner(), virtual_time.now, RETRY_POLICY)
+        completer = PublishCompleter(
+            topics={}, store=pool, tasks=TaskRunner(), clock=virtual_time.now, retry_policy=RETRY_POLICY
+        )
         self._service = PublishService(
-            readiness, topics, completer, pool, virtual_time.now, RETRY_POLICY, 3600 * SECOND
+            readiness=readiness,
+            topics=topics,
+            completer=completer,
+            store=pool,
+            clock=virtual_time.now,
+            retry_policy=RETRY_POLICY,
+            max_upload_age=3600 * SECOND,
         )
 
     async def claim(self, owner: str) -> publishes_pb2.AppReply:

@@ -62,7 +62,13 @@ async def test_a_probe_that_timed_out_because_the_leader_was_paused_is_repeated(
     store = open_store("memory://")
     fleet, clock = FakeFleet(store), PauseAwareClock(virtual.now)
     broker, registry, suspected = fleet.add("b0"), BrokerRegistry(FakePlatform(1)), []
-    probes = LivenessProbes(registry, fleet, TaskRunner(), lambda: suspected.append(clock()), clock)
+    probes = LivenessProbes(
+        registry=registry,
+        brokers=fleet,
+        tasks=TaskRunner(),
+        on_suspected=lambda: suspected.append(clock()),
+        clock=clock,
+    )
     clock.on_pause(probes.compensate_pause)
     registry.report(broker.report(), clock())
     broker.answers = False

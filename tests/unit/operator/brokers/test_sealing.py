@@ -48,11 +48,23 @@ class ChainOfDeadBrokers:
         self.store = store = open_store("memory://")
         self.chain = ChunkChain(store, TOPIC.name, TOPIC.uid, SEGMENT)
         self.executor = SealExecutor(
-            StorePool(store, None), FakeFleet(store), lambda replica: replica, RetryPolicy(2.0), "leader-1"
+            store=StorePool(store, None),
+            brokers=FakeFleet(store),
+            receiver=lambda replica: replica,
+            retry_policy=RetryPolicy(2.0),
+            writer_id="leader-1",
         )
 
     def write(self, first: int, count: int, producers: dict[str, ProducerState], snapshot_at: int | None) -> None:
-        info = ChunkInfo(SEGMENT, first, count, "b", f"n{first}", producers=producers, snapshot_at=snapshot_at)
+        info = ChunkInfo(
+            segment=SEGMENT,
+            first=first,
+            rows=count,
+            writer="b",
+            nonce=f"n{first}",
+            producers=producers,
+            snapshot_at=snapshot_at,
+        )
         assert isinstance(self.chain.put(info, [(rows([b"v"] * count), 5)], chunk_schema()), StoredChunk)
 
     async def seal(self, *, at_least: bool = False) -> ChunkInfo:
@@ -63,7 +75,10 @@ class ChainOfDeadBrokers:
         return last
 
 
-P, Q = ProducerState(1, 0, (0,), "p-1", 5), ProducerState(1, 0, (2,), "q-1", 5)
+P, Q = (
+    ProducerState(epoch=1, last_sequence=0, recent=(0,), instance="p-1", appended=5),
+    ProducerState(epoch=1, last_sequence=0, recent=(2,), instance="q-1", appended=5),
+)
 
 
 async def test_the_seal_has_the_producers_of_all_chunks() -> None:
@@ -87,7 +102,7 @@ async def test_the_seal_has_what_groups_have_read_beyond_the_end() -> None:
     dead = ChainOfDeadBrokers()
     dead.write(0, 2, {"p": P}, snapshot_at=None)
     for group, position in (("ahead", 7), ("behind", 1)):
-        committed = CommittedPositions(1, {SEGMENT: position, "another": 50}, writer=group)
+        committed = CommittedPositions(generation=1, positions={SEGMENT: position, "another": 50}, writer=group)
         group_positions.put_positions(dead.store, TOPIC.name, TOPIC.uid, group, committed, None)
     dead.store.put(paths.group(TOPIC.name, TOPIC.uid, "damaged"), b"{")
     assert (await dead.seal(at_least=True)).lost == Loss(2, 7, at_least=True)

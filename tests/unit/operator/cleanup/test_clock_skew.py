@@ -55,7 +55,7 @@ def removed(store: Store) -> list[str]:
 def test_retention_removes_nothing_whose_seal_chunk_the_filer_does_not_return(store: Store):
     """Its answer may be out of date. Then only the leader's clock would speak for the removal."""
     topic = make_topic(store, 3, retention_age=DAY)
-    clocks = ClockReading(4 * SECOND + YEAR, filer_now())
+    clocks = ClockReading(leader=4 * SECOND + YEAR, filer=filer_now())
     for entry in sealed_index.read(store, "default/t", "uid-1"):
         store.delete(paths.chunk("default/t", "uid-1", entry.name, entry.end))
     assert remove_expired(store, topic, read_consistent(store, topic), [], STARTED, clocks, RETRY_POLICY).removals == []
@@ -64,7 +64,7 @@ def test_retention_removes_nothing_whose_seal_chunk_the_filer_does_not_return(st
 @pytest.mark.parametrize("who", ["the leader's is ahead", "the sealing leader's was behind"])
 def test_retention_removes_nothing_if_only_the_leader_s_clock_says_that_it_is_old(store: Store, who: str):
     topic = make_topic(store, 3, retention_age=DAY)  # sealed at 1, 2, 3 seconds, and written now
-    clocks = ClockReading(4 * SECOND + YEAR, filer_now())
+    clocks = ClockReading(leader=4 * SECOND + YEAR, filer=filer_now())
     assert remove_expired(store, topic, read_consistent(store, topic), [], STARTED, clocks, RETRY_POLICY).removals == []
     assert removed(store) == []
 
@@ -72,7 +72,13 @@ def test_retention_removes_nothing_if_only_the_leader_s_clock_says_that_it_is_ol
 def test_retention_removes_nothing_if_only_the_filer_s_clock_says_that_it_is_old(store: Store):
     topic = make_topic(store, 3, retention_age=DAY)
     remove_expired(
-        store, topic, read_consistent(store, topic), [], STARTED, ClockReading(4 * SECOND, FAR), RETRY_POLICY
+        store,
+        topic,
+        read_consistent(store, topic),
+        [],
+        STARTED,
+        ClockReading(leader=4 * SECOND, filer=FAR),
+        RETRY_POLICY,
     )
     assert removed(store) == []
 
@@ -85,7 +91,7 @@ def test_retention_removes_what_both_clocks_call_old(store: Store):
         read_consistent(store, topic),
         [],
         STARTED,
-        ClockReading(DAY + 3 * SECOND, filer_now() + DAY + SECOND),
+        ClockReading(leader=DAY + 3 * SECOND, filer=filer_now() + DAY + SECOND),
         RETRY_POLICY,
     )
     assert removed(store) == [segment_name(0), segment_name(1)], "the last one is a day old, not more"
@@ -93,7 +99,9 @@ def test_retention_removes_what_both_clocks_call_old(store: Store):
 
 def test_retention_by_bytes_does_not_depend_on_clocks(store: Store):
     topic = make_topic(store, 3, retention_age=DAY, retention_bytes=0)
-    remove_expired(store, topic, read_consistent(store, topic), [], STARTED, ClockReading(-YEAR, -YEAR), RETRY_POLICY)
+    remove_expired(
+        store, topic, read_consistent(store, topic), [], STARTED, ClockReading(leader=-YEAR, filer=-YEAR), RETRY_POLICY
+    )
     assert len(removed(store)) == 3
 
 
@@ -115,11 +123,11 @@ def test_retention_reads_the_times_of_the_segments_of_one_pass_only(store: Store
 @pytest.mark.parametrize("filer_agrees", [False, True])
 def test_a_group_is_abandoned_only_if_both_clocks_say_so(store: Store, filer_agrees: bool):
     topic = make_topic(store, 1, retention_age=DAY, retention_abandoned_after=2 * DAY)
-    put_positions(store, topic.name, topic.uid, "g", CommittedPositions(1, {}, "w"), None)
+    put_positions(store, topic.name, topic.uid, "g", CommittedPositions(generation=1, positions={}, writer="w"), None)
     group = GroupProgress("g", {}, last_active_at=1)
     started = {(HOLDER.incarnation, segment_name(1))}
     # The segment is older than a day for both. Whether the group is idle for two days is the question.
-    clocks = ClockReading(YEAR, filer_now() + (3 * DAY if filer_agrees else DAY + SECOND))
+    clocks = ClockReading(leader=YEAR, filer=filer_now() + (3 * DAY if filer_agrees else DAY + SECOND))
     plan = remove_expired(store, topic, read_consistent(store, topic), [group], started, clocks, RETRY_POLICY)
     assert bool(plan.removals) is filer_agrees and bool(plan.retained) is not filer_agrees
 
@@ -127,9 +135,9 @@ def test_a_group_is_abandoned_only_if_both_clocks_say_so(store: Store, filer_agr
 @pytest.mark.parametrize(
     ("clocks", "deleted"),
     [
-        (ClockReading(YEAR, filer_now()), False),
-        (ClockReading(150, FAR), False),
-        (ClockReading(YEAR, filer_now() + DAY), True),
+        (ClockReading(leader=YEAR, filer=filer_now()), False),
+        (ClockReading(leader=150, filer=FAR), False),
+        (ClockReading(leader=YEAR, filer=filer_now() + DAY), True),
     ],
 )
 def test_a_deleted_topic_can_be_restored_for_its_whole_grace(store: Store, clocks: ClockReading, deleted: bool):
@@ -168,13 +176,13 @@ async def test_both_clocks_advance_alike_between_two_measurements():
     clock = FilerClock(StorePool(store, None), lambda: at[0])  # type: ignore[arg-type]
     assert clock.skew_us is None
     assert await clock.read() == ClockReading(
-        1000 * SECOND, 50 * SECOND, measured_at=1000 * SECOND, answers_since=50 * SECOND
+        leader=1000 * SECOND, filer=50 * SECOND, measured_at=1000 * SECOND, answers_since=50 * SECOND
     )
     assert clock.skew_us == 950 * SECOND
     at[0] += SECOND
     store.now += YEAR  # the filer's clock jumps
     assert await clock.read() == ClockReading(
-        1001 * SECOND, 51 * SECOND, measured_at=1000 * SECOND, answers_since=50 * SECOND
+        leader=1001 * SECOND, filer=51 * SECOND, measured_at=1000 * SECOND, answers_since=50 * SECOND
     )
     assert store.answers == 1
     at[0] += MEASURE_INTERVAL_US

@@ -72,7 +72,7 @@ def name_all(store: Store, topic: Topic) -> None:
 def remove(store: Store, topic: Topic, number: int) -> None:
     """What retention does with the index."""
     entry = next(it for it in index_of(store, topic) if it.number == number)
-    removed = RemovedSegment(entry.name, entry.number, entry.end, removed_at=1)
+    removed = RemovedSegment(name=entry.name, number=entry.number, end=entry.end, removed_at=1)
     sealed_index.remove(store, topic.name, topic.uid, [removed])
 
 
@@ -187,8 +187,20 @@ def test_uploads_are_looked_up_in_file_lists(store: Store, topic: Topic) -> None
 
 def refer(store: Store, topic: Topic, segment: str, first: int) -> None:
     """Puts a reference to the upload ``up`` in the place of a chunk."""
-    reference = Reference("up.parquet", "etag", 0, ROWS, 100, 0, 1, 0, 0)
-    info = ChunkInfo(segment, first, ROWS, "w", f"r{first}", reference=reference, appended=1)
+    reference = Reference(
+        upload="up.parquet",
+        etag="etag",
+        first_row=0,
+        rows=ROWS,
+        bytes=100,
+        partition_min=0,
+        partition_max=1,
+        timestamp_min=0,
+        timestamp_max=0,
+    )
+    info = ChunkInfo(
+        segment=segment, first=first, rows=ROWS, writer="w", nonce=f"r{first}", reference=reference, appended=1
+    )
     store.put(paths.chunk(topic.name, topic.uid, segment, first), encode_chunk([], info, chunk_schema()))
 
 

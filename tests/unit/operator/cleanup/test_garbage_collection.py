@@ -225,7 +225,7 @@ def test_what_lands_late_under_a_deleted_uid_is_deleted_too(store: Store) -> Non
 def test_a_manifest_that_comes_back_in_time_has_its_data_back(store: Store) -> None:
     topic = make_topic(store, 1, delete_data=True)
     record_deletion(store, topic.name, topic.uid, RETRY_POLICY, 0)  # its file vanished
-    back = adopt(store, DesiredTopic(topic.name, topic.spec), RETRY_POLICY, 5).topic
+    back = adopt(store, DesiredTopic(name=topic.name, spec=topic.spec), RETRY_POLICY, 5).topic
     assert back.uid == topic.uid
     assert list_deleted_topics(store) == []
     assert (
@@ -247,7 +247,7 @@ def test_a_manifest_that_comes_back_too_late_makes_a_new_topic(store: Store) -> 
     topic = make_topic(store, 1, delete_data=True)
     record_deletion(store, topic.name, topic.uid, RETRY_POLICY, 0)
     assert collect_deleted_topics(store, NOBODY, 1, leader_at(100), RETRY_POLICY, set(), DocumentScan())
-    back = adopt(store, DesiredTopic(topic.name, topic.spec), RETRY_POLICY, 200).topic
+    back = adopt(store, DesiredTopic(name=topic.name, spec=topic.spec), RETRY_POLICY, 200).topic
     assert back.uid != topic.uid
 
 
@@ -269,16 +269,18 @@ def test_the_current_uid_of_a_name_is_kept_while_its_topic_may_be_desired(
 
 def test_another_resource_of_the_name_retires_the_earlier_one(store: Store) -> None:
     topic = make_topic(store, 1, delete_data=True)
-    adopt(store, DesiredTopic(topic.name, topic.spec, uid="uid-2"), RETRY_POLICY, 70)
+    adopt(store, DesiredTopic(name=topic.name, spec=topic.spec, uid="uid-2"), RETRY_POLICY, 70)
     noted = read_deleted_topic(store, topic.uid)
     assert noted is not None
     assert (noted.topic, noted.deleted_at, noted.delete_data) == (topic.name, 70, True)
 
 
 def test_vanished_topics_are_found_only_by_their_own_platform(store: Store) -> None:
-    mine = adopt(store, DesiredTopic("default/mine", TopicSpec(delete_data=True)), RETRY_POLICY, 0, "here").topic
-    adopt(store, DesiredTopic("default/other", TopicSpec(delete_data=True)), RETRY_POLICY, 0, "there")
-    adopt(store, DesiredTopic("default/nobodys", TopicSpec(delete_data=True)), RETRY_POLICY, 0)
+    mine = adopt(
+        store, DesiredTopic(name="default/mine", spec=TopicSpec(delete_data=True)), RETRY_POLICY, 0, "here"
+    ).topic
+    adopt(store, DesiredTopic(name="default/other", spec=TopicSpec(delete_data=True)), RETRY_POLICY, 0, "there")
+    adopt(store, DesiredTopic(name="default/nobodys", spec=TopicSpec(delete_data=True)), RETRY_POLICY, 0)
     assert (
         record_vanished_topics(
             store, LiveTopics((), {"default/mine"}, (), complete=True), "here", 9, RETRY_POLICY, DocumentScan()

@@ -40,7 +40,9 @@ class PausedGroups:
 
 def begin_group(store: Store) -> None:
     """Another leader serves it."""
-    group_positions.put_positions(store, NAME, UID, "g", CommittedPositions(1, {segment_name(0): 0}, "w"), None)
+    group_positions.put_positions(
+        store, NAME, UID, "g", CommittedPositions(generation=1, positions={segment_name(0): 0}, writer="w"), None
+    )
 
 
 def seal_another(store: Store) -> None:
@@ -63,7 +65,7 @@ def make(
         at = virtual_time.EPOCH + seconds * SECOND
         entries.append(replace(sealed_entry(number, END, bytes=100), opened_at=at - SECOND, sealed_at=at))
     put_chain(store, topic, entries)
-    managed = ManagedTopic(DesiredTopic(NAME, topic.spec), topic, index_read=True)
+    managed = ManagedTopic(DesiredTopic(name=NAME, spec=topic.spec), topic, index_read=True)
     managed.merge_index(sealed_index.load(store, NAME, UID))
     leader = LeaderInMemory(FakePlatform(), FakeFleet(store), store)
     leader.garbage_collector._groups = PausedGroups(leader, lambda: meanwhile(store))

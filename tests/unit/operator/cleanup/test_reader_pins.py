@@ -50,11 +50,13 @@ def created_at(store: Store, pin_id: str = "pin-0") -> int:
 
 
 def remove_all(store: Store, topic: Topic, filer: int, leader: int = YEAR) -> None:
-    remove_expired(store, topic, read_consistent(store, topic), [], STARTED, ClockReading(leader, filer), RETRY_POLICY)
+    remove_expired(
+        store, topic, read_consistent(store, topic), [], STARTED, ClockReading(leader=leader, filer=filer), RETRY_POLICY
+    )
 
 
 def delete(store: Store, topic: Topic, filer: int, leader: int = 2 * YEAR) -> int:
-    return delete_files(store, topic, ClockReading(leader, filer), SETTINGS, RETRY_POLICY)[1]
+    return delete_files(store, topic, ClockReading(leader=leader, filer=filer), SETTINGS, RETRY_POLICY)[1]
 
 
 def test_files_stay_as_long_as_a_renewed_pin_covers_them(store: Store, topic: Topic) -> None:
@@ -166,10 +168,14 @@ def test_the_living_pins_are_counted_and_the_others_are_ended(store: Store, topi
     store.put(paths.pin(*AT, "broken"), b"{")
     store.put(f"{paths.pins_folder(*AT)}/notes.txt", b"no pin")
     began = max(created_at(store, pin_id) for pin_id in ("pin-0", "pin-2", "broken"))
-    found = end_expired_pins(store, topic, ClockReading(0, began + HOUR), SETTINGS.max_pin_age_us, RETRY_POLICY)
+    found = end_expired_pins(
+        store, topic, ClockReading(leader=0, filer=began + HOUR), SETTINGS.max_pin_age_us, RETRY_POLICY
+    )
     assert {pin.id for pin in found.pins} == {"pin-0", "broken"}
     assert HOUR <= found.oldest_age < HOUR + 10 * SECOND
-    found = end_expired_pins(store, topic, ClockReading(0, began + 24 * HOUR), SETTINGS.max_pin_age_us, RETRY_POLICY)
+    found = end_expired_pins(
+        store, topic, ClockReading(leader=0, filer=began + 24 * HOUR), SETTINGS.max_pin_age_us, RETRY_POLICY
+    )
     assert (found.pins, found.oldest_age) == ((), 0)
     assert not has_pins(store, topic)
 
@@ -180,14 +186,24 @@ def test_a_pin_that_nobody_could_renew_lives_on(store: Store, topic: Topic) -> N
         began = created_at(store)
         back = began + 5 * HOUR
         for now, living in ((back, 1), (back + HOUR - 1, 1), (back + HOUR, 0)):
-            clocks = ClockReading(0, now, answers_since=back)
+            clocks = ClockReading(leader=0, filer=now, answers_since=back)
             assert len(end_expired_pins(store, topic, clocks, SETTINGS.max_pin_age_us, RETRY_POLICY).pins) == living
 
 
 def test_uploads_that_pinned_segments_refer_to_stay(store: Store, topic: Topic) -> None:
     store.put(paths.upload(topic.uid, "a"), b"PAR1")
-    reference = Reference("a.parquet", "etag", 0, END, 1, 0, 0, 0, 0)
-    info = ChunkInfo(segment_name(0), 0, END, "w", "r", reference=reference, appended=1)
+    reference = Reference(
+        upload="a.parquet",
+        etag="etag",
+        first_row=0,
+        rows=END,
+        bytes=1,
+        partition_min=0,
+        partition_max=0,
+        timestamp_min=0,
+        timestamp_max=0,
+    )
+    info = ChunkInfo(segment=segment_name(0), first=0, rows=END, writer="w", nonce="r", reference=reference, appended=1)
     store.put(paths.chunk(*AT, segment_name(0), 0), encode_chunk([], info, chunk_schema()))
     with Readers(store).reads.begin(*AT, "job 1", 4 * HOUR):
         began = created_at(store)

@@ -86,7 +86,7 @@ def run(
         topic,
         entries,
         hosted,
-        ClockReading(leader, filer),
+        ClockReading(leader=leader, filer=filer),
         settings,
         POLICY,
         lambda store, topic, retry_policy: held,
@@ -114,7 +114,9 @@ def test_chunks_are_deleted_a_while_after_it_was_recorded_that_they_are_supersed
 
 def test_a_filer_s_time_that_is_late_makes_no_pin_look_younger(store: Store, topic: Topic) -> None:
     """A leader may be paused while it measures. The record then has the latest time that the filer's may have been."""
-    run_pass(store, topic, index_of(store), (), ClockReading(YEAR, YEAR - HOUR, delay=HOUR), SETTINGS, POLICY)
+    run_pass(
+        store, topic, index_of(store), (), ClockReading(leader=YEAR, filer=YEAR - HOUR, delay=HOUR), SETTINGS, POLICY
+    )
     record = record_of(store)
     assert record is not None and (record.since, record.filer_since) == (YEAR, YEAR)
 
@@ -134,7 +136,7 @@ def test_a_second_compaction_begins_anew(store: Store) -> None:
 def test_another_leader_does_not_begin_the_grace_anew(store: Store, topic: Topic) -> None:
     entries = index_of(store)
     run(store, topic, YEAR, YEAR)
-    run_pass(store, topic, entries, (), ClockReading(2 * YEAR, 2 * YEAR), SETTINGS, POLICY)
+    run_pass(store, topic, entries, (), ClockReading(leader=2 * YEAR, filer=2 * YEAR), SETTINGS, POLICY)
     assert record_of(store) == SupersededChunks(entries[0].file_list, YEAR, YEAR)
 
 
@@ -142,7 +144,7 @@ def test_a_record_of_a_file_list_that_the_index_does_not_name_any_more_is_not_wr
     store: Store, topic: Topic
 ) -> None:
     entries = [replace(index_of(store)[0], file_list=paths.file_list_name(segment_name(), 1, "other"))]
-    run_pass(store, topic, entries, (), ClockReading(YEAR, YEAR), SETTINGS, POLICY)
+    run_pass(store, topic, entries, (), ClockReading(leader=YEAR, filer=YEAR), SETTINGS, POLICY)
     assert record_of(store) is None
 
 
@@ -242,7 +244,7 @@ class Leader:
 
     def __init__(self, store: Store, topic: Topic, settings: CleanupSettings = SETTINGS) -> None:
         self.store, self.topic, self.time = CountingStore(store), topic, YEAR
-        self.managed = ManagedTopic(DesiredTopic(topic.name, topic.spec), topic, index_read=True)
+        self.managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
         self.managed.merge_index(sealed_index.load(store, NAME, UID))
         self.problems = LeaderProblems()
         self.hosted: set[str] = set()
@@ -250,17 +252,17 @@ class Leader:
         self.clock = FilerClock(pool, lambda: self.time)
         self.clock.read = self._read  # type: ignore[method-assign]
         self.collector = SupersededChunksCollector(
-            pool,
-            self.clock,
-            lambda: self.time,
-            settings,
-            POLICY,
-            self.problems,
-            lambda store, topic, retry_policy: False,
+            store=pool,
+            filer_clock=self.clock,
+            clock=lambda: self.time,
+            settings=settings,
+            retry_policy=POLICY,
+            problems=self.problems,
+            is_held=lambda store, topic, retry_policy: False,
         )
 
     async def _read(self) -> ClockReading:
-        return ClockReading(self.time, self.time)
+        return ClockReading(leader=self.time, filer=self.time)
 
     async def collect(self, after: int = 0) -> int:
         """One pass, that much later. Returns how many objects it read."""

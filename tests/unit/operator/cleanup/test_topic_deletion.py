@@ -240,9 +240,9 @@ async def test_a_deletion_without_answers_reports_why_and_can_be_awaited_again(m
 
 def test_a_resource_that_vanished_without_a_leader_frees_its_name_at_once_and_a_manifest_does_not():
     store, retry_policy = open_store("memory://"), RetryPolicy(2.0)
-    spec = DesiredTopic(TOPIC, DeletableTopic().platform.topics[TOPIC].spec).spec
-    given = adopt(store, DesiredTopic("default/given", spec, uid="u-1"), retry_policy, 0, "here").topic
-    made = adopt(store, DesiredTopic("default/made", spec), retry_policy, 0, "here").topic
+    spec = DesiredTopic(name=TOPIC, spec=DeletableTopic().platform.topics[TOPIC].spec).spec
+    given = adopt(store, DesiredTopic(name="default/given", spec=spec, uid="u-1"), retry_policy, 0, "here").topic
+    made = adopt(store, DesiredTopic(name="default/made", spec=spec), retry_policy, 0, "here").topic
     record_deletion(store, given.name, given.uid, retry_policy, 5)  # the leader was stopped right behind that
     record_vanished_topics(store, LiveTopics((), (), (), complete=True), "here", 9, retry_policy, DocumentScan())
     names = [read_current(store, topic.name) for topic in (given, made)]
@@ -253,7 +253,7 @@ def test_a_resource_that_vanished_without_a_leader_frees_its_name_at_once_and_a_
 def test_a_name_is_free_only_after_the_deletion_is_recorded():
     """A leader that is stopped between the two would leave data that nobody seals and nobody deletes."""
     store, retry_policy = open_store("memory://"), RetryPolicy(2.0)
-    topic = adopt(store, DesiredTopic(TOPIC, TopicSpec(), uid="u-1"), retry_policy, 0, "here").topic
+    topic = adopt(store, DesiredTopic(name=TOPIC, spec=TopicSpec(), uid="u-1"), retry_policy, 0, "here").topic
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adoption, "record_deletion", raise_unavailable)
         with pytest.raises(StoreUnavailable):

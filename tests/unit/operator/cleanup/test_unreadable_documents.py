@@ -80,17 +80,17 @@ async def problems(leader: LeaderInMemory) -> dict[str, str]:
 def metrics(leader: LeaderInMemory) -> str:
     parts = leader.parts
     made = Metrics(
-        parts.topics,
-        parts.registry,
-        parts.decisions,
-        parts.loop,
-        parts.filer_clock,
-        parts.garbage_collector,
-        parts.file_lists,
-        parts.merger,
-        parts.group_lags,
-        parts.tasks,
-        parts.clock,
+        topics=parts.topics,
+        registry=parts.registry,
+        decisions=parts.decisions,
+        loop=parts.loop,
+        filer_clock=parts.filer_clock,
+        garbage_collector=parts.garbage_collector,
+        file_lists=parts.file_lists,
+        merger=parts.merger,
+        group_lags=parts.group_lags,
+        tasks=parts.tasks,
+        clock=parts.clock,
     )
     return made.exposition()[0].decode()
 
@@ -196,7 +196,7 @@ def test_the_data_of_the_other_deleted_topics_is_deleted() -> None:
 def test_other_vanished_topics_are_found() -> None:
     store, scan = open_store("memory://"), DocumentScan()
     for name in ("a", "m", "z"):
-        adopt(store, DesiredTopic(f"default/{name}", TopicSpec()), RETRY_POLICY, 0, "here")
+        adopt(store, DesiredTopic(name=f"default/{name}", spec=TopicSpec()), RETRY_POLICY, 0, "here")
     store.put("default/a/_current.json", DAMAGED)
     assert record_vanished_topics(store, NOBODY, "here", 9, RETRY_POLICY, scan) == ["default/m", "default/z"]
     assert list(scan.unreadable) == ["default/a/_current.json"]
@@ -204,9 +204,9 @@ def test_other_vanished_topics_are_found() -> None:
 
 def test_a_topic_that_returns_needs_no_readable_record_of_its_deletion() -> None:
     store = open_store("memory://")
-    topic = adopt(store, DesiredTopic("default/t", TopicSpec()), RETRY_POLICY).topic
+    topic = adopt(store, DesiredTopic(name="default/t", spec=TopicSpec()), RETRY_POLICY).topic
     store.put(paths.deleted_topic(topic.uid), DAMAGED)
-    assert adopt(store, DesiredTopic("default/t", TopicSpec()), RETRY_POLICY).topic == topic
+    assert adopt(store, DesiredTopic(name="default/t", spec=TopicSpec()), RETRY_POLICY).topic == topic
     assert list_deleted_topics(store) == []
 
 
@@ -222,7 +222,7 @@ async def test_a_group_whose_positions_cannot_be_read_keeps_segments_and_does_no
         topics.store.put(f"{folder}/bad.json", DAMAGED)
         topics.store.put(f"{folder}/.good.json.tmp", b"not a group")
         topics.store.put(f"{folder}/notes", b"not a group")
-        committed = CommittedPositions(1, {"s": 7}, "w", last_active_at=5)
+        committed = CommittedPositions(generation=1, positions={"s": 7}, writer="w", last_active_at=5)
         group_positions.put_positions(topics.store, topic.name, topic.uid, "good", committed, None, RETRY_POLICY)
 
         states = {state.name: state for state in await leader.groups.states(managed, topic)}
@@ -246,7 +246,7 @@ async def test_a_new_leader_takes_no_group_for_abandoned_before_its_members_coul
         await topics.open(leader)
         managed = leader.topics["default/a"]
         topic: Topic = managed.topic  # type: ignore[assignment]
-        committed = CommittedPositions(1, {"s": 7}, "w", last_active_at=5)
+        committed = CommittedPositions(generation=1, positions={"s": 7}, writer="w", last_active_at=5)
         group_positions.put_positions(topics.store, topic.name, topic.uid, "g", committed, None, RETRY_POLICY)
 
         async def last_active() -> int | None:

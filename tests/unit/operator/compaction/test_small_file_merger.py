@@ -80,7 +80,9 @@ def chunk(first: int, number: int = 0) -> str:
 
 def remove(store: CountingStore, number: int = 0) -> None:
     """What retention does with the index."""
-    sealed_index.remove(store.store, NAME, UID, [RemovedSegment(segment_name(number), number, END, removed_at=1)])
+    sealed_index.remove(
+        store.store, NAME, UID, [RemovedSegment(name=segment_name(number), number=number, end=END, removed_at=1)]
+    )
 
 
 def when(store: CountingStore, method: str, then: Callable[[], None], after: int = 0) -> None:

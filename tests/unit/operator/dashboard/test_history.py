@@ -20,11 +20,18 @@ NO_RATES = TrafficRates()
 def segment(start: int, stop: int, number: int = 0, phase: Phase = Phase.OPEN) -> Segment:
     range_ = KeyRange(start, stop)
     name = segment_name("default/t", range_, number)
-    return Segment(name, number, range_, phase, Durability.REPLICATED, (Replica("b", "i", "x:1"),))
+    return Segment(
+        name=name,
+        number=number,
+        range=range_,
+        phase=phase,
+        durability=Durability.REPLICATED,
+        replicas=(Replica("b", "i", "x:1"),),
+    )
 
 
 def layout(*segments: Segment) -> Layout:
-    return Layout("default/t", "uid", 64, segments=segments)
+    return Layout(topic="default/t", uid="uid", partitions=64, segments=segments)
 
 
 def load(messages: float) -> MeasuredLoad:

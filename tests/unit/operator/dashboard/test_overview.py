@@ -87,13 +87,13 @@ async def test_lags_of_groups_are_shown_with_their_topic() -> None:
     leader = leader_with("default/t")
     parts = leader.parts
     overview = Overview(
-        parts.topics,
-        parts.registry,
-        parts.decisions,
-        parts.health,
-        parts.clock,
-        lambda: "",
-        lambda topic: [ShownLag("report", 7, 1.5)] if topic == "default/t" else [],
+        topics=parts.topics,
+        registry=parts.registry,
+        decisions=parts.decisions,
+        health=parts.health,
+        clock=parts.clock,
+        not_ready_reason=lambda: "",
+        lags_of=lambda topic: [ShownLag("report", 7, 1.5)] if topic == "default/t" else [],
     )
     async with running_leader(leader):
         await all_stable(leader)
@@ -107,7 +107,13 @@ async def test_the_history_grows_by_itself_and_is_bounded() -> None:
     parts = leader.parts
     short = KeyspaceHistory(max_rounds=4)
     overview = Overview(
-        parts.topics, parts.registry, parts.decisions, parts.health, parts.clock, lambda: "", history=short
+        topics=parts.topics,
+        registry=parts.registry,
+        decisions=parts.decisions,
+        health=parts.health,
+        clock=parts.clock,
+        not_ready_reason=lambda: "",
+        history=short,
     )
     async with running_leader(leader):
         sampling = asyncio.create_task(overview.run())
@@ -127,7 +133,7 @@ def request(port: int, path: str, method: str = "GET") -> tuple[int, dict[str, s
 
 async def test_the_page_and_its_json_are_served_for_reading_only() -> None:
     pages = DashboardPages(overview_of(leader_with().parts))
-    server = HttpServer(lambda: "", lambda: (b"", "text/plain"), pages.add_to)
+    server = HttpServer(ready=lambda: "", metrics=lambda: (b"", "text/plain"), add_pages=pages.add_to)
     port = await server.start("127.0.0.1:0")
 
     async def fetch(path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:

@@ -75,7 +75,7 @@ async def test_a_segment_without_a_file_list_gets_one_from_the_leader() -> None:
         await wait_until(lambda: named(leader), what="the leader names a file list")
         uid, version_0 = topic.uid(leader), paths.file_list_name(NAME, 0)
         assert named(leader) == topic.entry(uid).file_list == version_0
-        assert read_file_list(topic.store, TOPIC, uid, version_0) == FileList(NAME, 0)
+        assert read_file_list(topic.store, TOPIC, uid, version_0) == FileList(segment=NAME, end=0)
         assert leader.parts.file_lists.named == {"leader": 1}
         assert not leader.parts.file_lists.failures
 
@@ -88,7 +88,7 @@ async def test_a_later_version_that_cannot_be_read_is_a_problem_until_it_is_rest
         await topic.roll(leader)
         await wait_until(lambda: named(leader), what="version 0 is named")
         uid = topic.uid(leader)
-    later = replace(FileList(NAME, 0), version=1, nonce="n")
+    later = replace(FileList(segment=NAME, end=0), version=1, nonce="n")
     name = write_file_list(topic.store, TOPIC, uid, later)
     assert sealed_index.name_file_list(topic.store, TOPIC, uid, NAME, paths.file_list_name(NAME, 0), name)
     path = paths.file_list(TOPIC, uid, name)
@@ -109,7 +109,7 @@ async def test_a_later_version_that_cannot_be_read_is_a_problem_until_it_is_rest
 async def test_a_segment_that_is_sealed_during_a_pass_gets_a_file_list_too() -> None:
     store = open_store("memory://")
     topic = make_topic(store, 1)
-    managed = ManagedTopic(DesiredTopic(topic.name, topic.spec), topic, index_read=True)
+    managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
     managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
 
     class SealsMeanwhile(StorePool):
@@ -123,7 +123,13 @@ async def test_a_segment_that_is_sealed_during_a_pass_gets_a_file_list_too() -> 
                 managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
             return found
 
-    namer = FileListNamer({topic.name: managed}, SealsMeanwhile(store, None), TaskRunner(), now, RetryPolicy())
+    namer = FileListNamer(
+        topics={topic.name: managed},
+        store=SealsMeanwhile(store, None),
+        tasks=TaskRunner(),
+        clock=now,
+        retry_policy=RetryPolicy(),
+    )
     running = asyncio.ensure_future(namer.run())
     await wait_until(lambda: namer.named.total() == 2, what="both have one")
     assert all(it.file_list for it in sealed_index.read(store, topic.name, topic.uid))

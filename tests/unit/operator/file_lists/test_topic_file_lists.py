@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -160,7 +161,7 @@ def test_a_version_0_that_cannot_be_read_is_replaced_by_the_next(store: Store, t
 def test_a_file_list_of_another_end_is_not_named(store: Store, topic: Topic) -> None:
     other = file_list_of_chain(ChunkChain(store, topic.name, topic.uid, segment_name(1)), None)
     assert other is not None
-    shorter = type(other)(other.segment, other.files[0].end, other.files[:1])
+    shorter = replace(other, end=other.files[0].end, files=other.files[:1])
     write_file_list(store, topic.name, topic.uid, shorter)
     Leader(store, topic).run()
     assert paths.file_list_version(named(store, topic)[1]) == 1
@@ -200,7 +201,7 @@ def test_a_later_version_is_only_reported(store: Store, topic: Topic, damage: Ca
 def test_a_segment_that_retention_removes_meanwhile_is_not_named(store: Store, topic: Topic) -> None:
     known = index_of(store, topic)
     gone = known[0]
-    removed = RemovedSegment(gone.name, gone.number, gone.end, removed_at=0)
+    removed = RemovedSegment(name=gone.name, number=gone.number, end=gone.end, removed_at=0)
     sealed_index.remove(store, topic.name, topic.uid, [removed])
     leader = Leader(store, topic)
     result = leader.run(entries=known)
@@ -275,6 +276,8 @@ def test_file_lists_with_small_files_are_noted_when_they_are_read_anyway(store: 
     leader.run()
     leader.run(LATE + 10 * RETRY_AFTER_US)
     assert sorted(judged) == [segment_name(n) for n in range(3)], "once for each file list"
-    sealed_index.remove(store, topic.name, topic.uid, [RemovedSegment(segment_name(0), 0, END, 1)])
+    sealed_index.remove(
+        store, topic.name, topic.uid, [RemovedSegment(name=segment_name(0), number=0, end=END, removed_at=1)]
+    )
     leader.run()
     assert leader.file_lists.small_files == {segment_name(2): version_0(2)}

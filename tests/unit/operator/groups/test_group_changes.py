@@ -113,7 +113,9 @@ def put_chunk(bench: GroupBench, rows: int) -> None:
     """The primary wrote the segment's first chunk, and does not know it."""
     chain = ChunkChain(bench.store, TOPIC, bench.uid, bench.segment)
     batch = (batch_of(rows, 0), 1)
-    chain.put(ChunkInfo(bench.segment, 0, rows, "other", "n0"), [batch], chunk_schema(()))
+    chain.put(
+        ChunkInfo(segment=bench.segment, first=0, rows=rows, writer="other", nonce="n0"), [batch], chunk_schema(())
+    )
 
 
 def reach_of(bench: GroupBench) -> SegmentReach:
@@ -393,7 +395,7 @@ async def test_a_commit_of_a_stored_chunk_that_its_primary_does_not_know_of_is_a
         with pytest.raises(RpcAborted, match="has no offset 13: it has messages up to 12"):
             await bench.commit(joined.generation, 13)
         chain = ChunkChain(bench.store, TOPIC, bench.uid, bench.segment)
-        chain.put_seal(ChunkInfo(bench.segment, 12, 0, "other", "n1", sealed=True))
+        chain.put_seal(ChunkInfo(segment=bench.segment, first=12, rows=0, writer="other", nonce="n1", sealed=True))
         await bench.commit(joined.generation, 12)
         assert bench.stored() == {bench.segment: 12}
 

@@ -240,7 +240,13 @@ async def test_retention_sees_the_positions_that_another_leader_has_set_back():
         served.reader.advance(segment, 7)
         found = group_positions.read_positions(leader.store, topic.name, topic.uid, GROUP)
         assert found is not None
-        newer = CommittedPositions(generation + 1000, {segment: 3}, "another leader", last_active_at=1, epoch="newer")
+        newer = CommittedPositions(
+            generation=generation + 1000,
+            positions={segment: 3},
+            writer="another leader",
+            last_active_at=1,
+            epoch="newer",
+        )
         group_positions.put_positions(leader.store, topic.name, topic.uid, GROUP, newer, found[1])
 
         (state,) = await leader.groups.states(managed, topic)

@@ -205,7 +205,7 @@ async def test_a_group_whose_positions_cannot_be_read_is_listed_as_unreadable() 
 @virtual_time
 async def test_what_a_group_has_read_of_a_segment_that_was_removed_is_not_lost() -> None:
     """It went on reading while the files were still there."""
-    removed = RemovedSegment("t-0-16-0", 0, 9, 5, unread={GROUP: 3})
+    removed = RemovedSegment(name="t-0-16-0", number=0, end=9, removed_at=5, unread={GROUP: 3})
     positions = {removed.name: 3}
 
     async def ready_topic(topic: str) -> Any:

@@ -320,7 +320,9 @@ def test_a_message_has_an_end(resources: FakeResources) -> None:
 
 
 def test_the_last_decision_stays_when_the_next_leader_knows_none(resources: FakeResources) -> None:
-    decision = Decision(NOW, "travel/flights", DecisionAction.SCALE_OUT, (NAME,), "2.0 times the target")
+    decision = Decision(
+        at=NOW, topic="travel/flights", action=DecisionAction.SCALE_OUT, segments=(NAME,), reason="2.0 times the target"
+    )
     resources.apply_until_stable(snapshot(new_layout(), decision=decision))
     reported = {
         "time": "2023-11-14T22:13:20Z",

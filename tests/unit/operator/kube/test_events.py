@@ -22,7 +22,9 @@ from smq_operator.kube.client.kinds import Kind, Resource
 from support.virtual_time import virtual_time
 from support.waiting import HANG_GUARD
 
-TOPIC = ObjectReference("seaweedmq.io/v1alpha1", "Topic", "travel", "flights", "uid")
+TOPIC = ObjectReference(
+    api_version="seaweedmq.io/v1alpha1", kind="Topic", namespace="travel", name="flights", uid="uid"
+)
 START = 1_700_000_000_000_000
 
 
@@ -62,7 +64,14 @@ def test_a_broken_topic_does_not_flood_and_does_not_silence_others() -> None:
     assert sum(each is not None for each in correlated) == BURST
     assert book.dropped == 1000 - BURST
     assert (
-        book.correlate(kube_event(involved_object=ObjectReference("v1", "Topic", "travel", "other", "u")), START)
+        book.correlate(
+            kube_event(
+                involved_object=ObjectReference(
+                    api_version="v1", kind="Topic", namespace="travel", name="other", uid="u"
+                )
+            ),
+            START,
+        )
         is not None
     )
     assert book.correlate(kube_event("later"), START + REFILL_INTERVAL_US) is not None

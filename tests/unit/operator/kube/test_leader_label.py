@@ -23,7 +23,16 @@ async def test_a_label_that_could_not_be_set_is_set_with_the_next_step() -> None
     metadata = {"name": "me", "namespace": "smq", "uid": "u1", "resourceVersion": "1"}
     cache.put(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
     api: Any = SimpleNamespace(patch=patch)
-    elector = LeaseElector(api, cache, lambda: 0, "smq", "lease", "me", "me:1", lambda: None)
+    elector = LeaseElector(
+        api=api,
+        cache=cache,
+        clock=lambda: 0,
+        namespace="smq",
+        name="lease",
+        pod="me",
+        address="me:1",
+        on_reconnect=lambda: None,
+    )
     elector.candidate.leads = True
     for _ in range(3):  # the third one waits for the Pod's next version, which shows the result
         await elector._sync_leader_label()

@@ -36,7 +36,13 @@ class Lists:
         self._during_first = during_first
         self._began = virtual_time.now()
         api: Any = SimpleNamespace(list=self._list)
-        self.informer = Informer(api, ResourceCache(), self._parse, virtual_time.now, [WatchScope([TOPICS])])
+        self.informer = Informer(
+            api=api,
+            cache=ResourceCache(),
+            parse_topics=self._parse,
+            clock=virtual_time.now,
+            scopes=[WatchScope([TOPICS])],
+        )
 
     def _parse(self, _: object) -> None:
         self.parsed_in.append(threading.current_thread())
@@ -85,7 +91,13 @@ def test_a_change_that_could_not_be_taken_in_is_listed() -> None:
         raise ZeroDivisionError("a mistake")
 
     cache: Any = SimpleNamespace(put=fail)
-    watcher = ResourceWatcher(WatchScope([TOPICS]), cache, lambda _: None, Configuration(), listed.append)
+    watcher = ResourceWatcher(
+        scope=WatchScope([TOPICS]),
+        cache=cache,
+        parse_topics=lambda _: None,
+        configuration=Configuration(),
+        on_listed=listed.append,
+    )
     metadata = {"name": "t", "namespace": "default", "uid": "u", "resourceVersion": "1"}
     with pytest.raises(ZeroDivisionError):
         watcher._on_event(TOPICS, "ADDED", {"metadata": metadata})

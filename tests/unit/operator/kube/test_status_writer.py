@@ -94,7 +94,7 @@ class TopicOnFakeApi:
         self.server.put(TOPICS, made)
         self.platform.add_topic("default/t")
         self.platform.topics["default/t"] = DesiredTopic(
-            "default/t", self.platform.topics["default/t"].spec, self.topic_uid
+            name="default/t", spec=self.platform.topics["default/t"].spec, uid=self.topic_uid
         )
 
     @property
@@ -262,7 +262,7 @@ async def test_a_new_topic_never_shows_the_state_of_a_former_one_of_its_name() -
         assert "status" not in topic_on_api.topic
         assert not [name for kind, name in topic_on_api.server.there if kind is SEGMENTS]
         topic_on_api.platform.topics["default/t"] = DesiredTopic(
-            "default/t", topic_on_api.platform.topics["default/t"].spec, topic_on_api.topic_uid
+            name="default/t", spec=topic_on_api.platform.topics["default/t"].spec, uid=topic_on_api.topic_uid
         )
         await shown(topic_on_api, leader)
         segment = topic_on_api.server.there[SEGMENTS, NAME]

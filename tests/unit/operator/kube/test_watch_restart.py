@@ -104,7 +104,13 @@ async def test_a_watch_that_is_refused_too_often_begins_anew(
         parsed.extend((topic["metadata"]["name"], threading.current_thread()) for topic in topics)
 
     configuration = Configuration(host=f"http://127.0.0.1:{server.server_port}")
-    watching = ResourceWatcher(WatchScope([TOPICS], "default"), cache, parse, configuration, lambda _: None)
+    watching = ResourceWatcher(
+        scope=WatchScope([TOPICS], "default"),
+        cache=cache,
+        parse_topics=parse,
+        configuration=configuration,
+        on_listed=lambda _: None,
+    )
     watching.start()
     try:
         async with asyncio.timeout(HANG_GUARD):

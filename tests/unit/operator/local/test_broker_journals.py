@@ -43,7 +43,14 @@ class LocalBrokers:
         self.folder = folder
 
     def processes(self, *, journal: bool = True) -> BrokerProcesses:
-        made = BrokerProcesses(self.folder, "l:1", [sys.executable, "-c", SCRIPT], {}, lambda: None, journal=journal)
+        made = BrokerProcesses(
+            folder=self.folder,
+            leader="l:1",
+            command=[sys.executable, "-c", SCRIPT],
+            environment={},
+            changed=lambda: None,
+            journal=journal,
+        )
         made.adopt()
         return made
 

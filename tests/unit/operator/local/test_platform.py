@@ -48,7 +48,7 @@ def watch() -> LoopWatch:
 async def platform(tmp_path: Path, watch: LoopWatch) -> AsyncIterator[LocalPlatform]:
     settings = LocalSettings(filer_url="s3://x", dir=tmp_path, brokers=0)
     tasks = TaskRunner()
-    platform = LocalPlatform(settings, "127.0.0.1:1", {}, watch, tasks)
+    platform = LocalPlatform(settings=settings, leader="127.0.0.1:1", environment={}, clock=watch, tasks=tasks)
     yield platform
     await tasks.stop()
     await platform.stop()

@@ -46,7 +46,9 @@ class LocalBrokers:
 
     def processes(self) -> BrokerProcesses:
         command = [sys.executable, "-c", SCRIPT, str(self.folder), str(self.slow)]
-        made = BrokerProcesses(self.folder, self.leader, command, {}, self.changed)
+        made = BrokerProcesses(
+            folder=self.folder, leader=self.leader, command=command, environment={}, changed=self.changed
+        )
         made.adopt()
         return made
 
@@ -104,7 +106,13 @@ async def test_a_wrapper_becomes_the_broker(tmp_path: Path):
 
     local_brokers = LocalBrokers(tmp_path)
     command = ["env", "WRAPPED=yes", sys.executable, "-c", SCRIPT, str(local_brokers.folder), "0.01"]
-    processes = BrokerProcesses(local_brokers.folder, local_brokers.leader, command, {}, local_brokers.changed)
+    processes = BrokerProcesses(
+        folder=local_brokers.folder,
+        leader=local_brokers.leader,
+        command=command,
+        environment={},
+        changed=local_brokers.changed,
+    )
     processes.adopt()
     processes.set_desired(["b"])
     await wait_until(local_brokers.started)
@@ -178,8 +186,12 @@ async def test_a_pid_says_nothing_by_itself(tmp_path: Path, what: str):
     (tmp_path / "brokers").mkdir()
     mine = pids.start_time(os.getpid())
     assert mine is not None
-    record = BrokerRecord("b", "i", pid=os.getpid(), started=mine + (what == "another start time"), leader="l:1")
-    processes = BrokerProcesses(tmp_path, "l:1", [], {}, local_brokers.changed)
+    record = BrokerRecord(
+        name="b", incarnation="i", pid=os.getpid(), started=mine + (what == "another start time"), leader="l:1"
+    )
+    processes = BrokerProcesses(
+        folder=tmp_path, leader="l:1", command=[], environment={}, changed=local_brokers.changed
+    )
     record.boot = "another" if what == "another boot" else processes._boot
     record.write(tmp_path / "brokers")
     processes.adopt()
@@ -260,7 +272,7 @@ def test_a_damaged_record_is_named(tmp_path: Path):
     (folder / "a.json").write_text("{")
     (folder / "b.json").write_text('["b"]')
     (folder / "d.json").write_text('{"name": "d", "incarnation": "i", "of_a_later_version": 1}')
-    BrokerRecord("c", "i").write(folder)
+    BrokerRecord(name="c", incarnation="i").write(folder)
     records, damaged = read_records(folder)
     assert [r.name for r in records] == ["c", "d"] and damaged == ["a.json", "b.json"]
 
@@ -321,7 +333,7 @@ async def test_whatever_fails_at_a_start_the_broker_is_started_again(
 
 
 def test_a_record_with_fields_of_wrong_types_is_damaged(tmp_path: Path):
-    BrokerRecord("good", "i-1").write(tmp_path)
+    BrokerRecord(name="good", incarnation="i-1").write(tmp_path)
     (tmp_path / "bad.json").write_text('{"name": "bad", "incarnation": "i-2", "pid": "many"}')
     (tmp_path / "worse.json").write_text("[1]")
     records, damaged = read_records(tmp_path)

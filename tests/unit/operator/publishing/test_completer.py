@@ -73,7 +73,9 @@ def store() -> Store:
 def file(store: Store) -> AtomicFile:
     table = pa.Table.from_batches([rows([b"a", b"b"], partition=p) for p in (1, 5)])
     written = uploads.write(store, TOPIC.uid, "u.parquet", table)
-    return AtomicFile("u.parquet", written.etag, 4, written.size, 1, 4)
+    return AtomicFile(
+        upload="u.parquet", etag=written.etag, rows=4, bytes=written.size, timestamp_min=1, timestamp_max=4
+    )
 
 
 def managed_topic() -> ManagedTopic:
@@ -92,7 +94,9 @@ def test_a_mistake_is_reported_and_the_publish_is_tried_again(store: Store, monk
     async def complete() -> None:
         managed = managed_topic()
         pool = StorePool(cast(Store, reads), None)
-        found = PublishCompleter({TOPIC.name: managed}, pool, TaskRunner(), lambda: 0, RetryPolicy())
+        found = PublishCompleter(
+            topics={TOPIC.name: managed}, store=pool, tasks=TaskRunner(), clock=lambda: 0, retry_policy=RetryPolicy()
+        )
         task = asyncio.create_task(found._complete(TOPIC, "etl"))
         async with asyncio.timeout(HANG_GUARD):
             while not found.problems and not task.done():
@@ -115,10 +119,14 @@ async def test_a_document_that_could_not_be_read_is_read_again_soon() -> None:
             return store.get(path)
 
     store = open_store("memory://")
-    commit_unfinished(store, AtomicFile("u.parquet", "etag", 4, 100, 1, 4))
+    commit_unfinished(
+        store, AtomicFile(upload="u.parquet", etag="etag", rows=4, bytes=100, timestamp_min=1, timestamp_max=4)
+    )
     managed = managed_topic()
     pool = StorePool(cast(Store, UnavailableAtFirst(store)), None)
-    found = PublishCompleter({TOPIC.name: managed}, pool, TaskRunner(), virtual_time.now, RetryPolicy())
+    found = PublishCompleter(
+        topics={TOPIC.name: managed}, store=pool, tasks=TaskRunner(), clock=virtual_time.now, retry_policy=RetryPolicy()
+    )
     running = asyncio.ensure_future(found.run())
     await asyncio.sleep(0.5)
     assert not managed.unfinished_publishes
@@ -145,7 +153,13 @@ def test_an_unfinished_publish_is_seen_until_it_is_complete(
 
     async def complete() -> None:
         tasks = TaskRunner()
-        found = PublishCompleter({TOPIC.name: managed}, StorePool(store, None), tasks, lambda: 0, RetryPolicy())
+        found = PublishCompleter(
+            topics={TOPIC.name: managed},
+            store=StorePool(store, None),
+            tasks=tasks,
+            clock=lambda: 0,
+            retry_policy=RetryPolicy(),
+        )
         await found._check(managed, TOPIC)
         assert managed.unfinished_publishes == {"etl": 7}
         completed = partial(complete_version, app="etl", epoch=1, now=0)  # as another leader does
@@ -160,10 +174,14 @@ def test_an_unfinished_publish_is_seen_until_it_is_complete(
 
 def test_segments_that_need_a_newer_file_share_one_copy(store: Store, file: AtomicFile) -> None:
     async def copy_for_segments() -> set[str]:
-        shared = PublishCompleter({}, StorePool(store, None), TaskRunner(), lambda: 0, RetryPolicy())
+        shared = PublishCompleter(
+            topics={}, store=StorePool(store, None), tasks=TaskRunner(), clock=lambda: 0, retry_policy=RetryPolicy()
+        )
         publish, attempt = AtomicPublish(1, (file,), LayoutMark(1, (0,), 1), 0), _Attempt(1)
         old = TopicSchema(0, NEW.columns)
-        ranges = [RowRange(0, 2 * n, 2, p, p) for n, p in enumerate((1, 5))]
+        ranges = [
+            RowRange(file=0, first_row=2 * n, rows=2, partition_min=p, partition_max=p) for n, p in enumerate((1, 5))
+        ]
         found = await asyncio.gather(
             *(shared._files_for(TOPIC, publish, [it], (old, NEW), attempt) for it in ranges * 3)
         )
@@ -189,11 +207,15 @@ def test_what_was_acked_of_a_version_says_nothing_of_the_next_one(store: Store) 
     topic = make_topic(store, 1)
     table = pa.Table.from_batches([rows([b"a", b"b"], partition=1)])
     written = uploads.write(store, topic.uid, "u.parquet", table)
-    file = AtomicFile("u.parquet", written.etag, 2, written.size, 1, 2)
+    file = AtomicFile(
+        upload="u.parquet", etag=written.etag, rows=2, bytes=written.size, timestamp_min=1, timestamp_max=2
+    )
     change_publishes(store, topic.name, topic.uid, lambda it: claim_app(it, "etl", "me", "p", 0), RetryPolicy())
 
     async def try_both() -> None:
-        completing = PublishCompleter({}, StorePool(store, None), TaskRunner(), lambda: 0, RetryPolicy())
+        completing = PublishCompleter(
+            topics={}, store=StorePool(store, None), tasks=TaskRunner(), clock=lambda: 0, retry_policy=RetryPolicy()
+        )
         commit(store, topic, file, 1)
         epoch = app_of(store, topic).epoch
         completing._attempts[topic.uid, "etl"] = _Attempt(epoch, acked={1})
@@ -237,7 +259,9 @@ def test_the_mark_of_a_commit_has_the_segments_that_opened_before_it(store: Stor
             return getattr(store, name)
 
     request = publishes_pb2.AtomicPublishRequest(app="etl", owner="me", version=1, request="r")
-    made = _Commit(request, [AtomicFile("u.parquet", "etag", 4, 100, 1, 4)], 0)
+    made = _Commit(
+        request, [AtomicFile(upload="u.parquet", etag="etag", rows=4, bytes=100, timestamp_min=1, timestamp_max=4)], 0
+    )
     assert _write(cast(Store, OpensMeanwhile()), topic, made, RetryPolicy()) is CommitResult.COMMITTED
     publish = app_of(store, topic).unfinished
     assert publish is not None and publish.layout.segments == (2,)

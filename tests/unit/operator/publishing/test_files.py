@@ -55,7 +55,9 @@ def file(store: Store) -> AtomicFile:
     }
     columns = [values.get(field.name, pa.nulls(4, field.type)) for field in schema]
     written = uploads.write(store, TOPIC.uid, "u.parquet", pa.table(columns, schema=schema))
-    return AtomicFile("u.parquet", written.etag, 4, written.size, 1, 4)
+    return AtomicFile(
+        upload="u.parquet", etag=written.etag, rows=4, bytes=written.size, timestamp_min=1, timestamp_max=4
+    )
 
 
 def check(store: Store, file: AtomicFile, schema: TopicSchema = OLD, later: int = 0) -> None:
@@ -171,7 +173,9 @@ def written_in_one_row_group(store: Store, rows: int) -> AtomicFile:
         writer.write_table(table, row_group_size=rows)
         writer.add_key_value_metadata({KEY: to_json(footer).decode()})
     etag = store.put(paths.uploaded_file(TOPIC.uid, "one.parquet"), sink.getvalue())
-    return AtomicFile("one.parquet", etag, rows, len(sink.getvalue()), 1, 1)
+    return AtomicFile(
+        upload="one.parquet", etag=etag, rows=rows, bytes=len(sink.getvalue()), timestamp_min=1, timestamp_max=1
+    )
 
 
 def test_files_are_kept_until_the_publish_is_complete(store: Store, file: AtomicFile) -> None:

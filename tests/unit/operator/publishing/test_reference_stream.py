@@ -50,8 +50,23 @@ def primary() -> Iterator[Primary]:
 def publish(primary: Primary, count: int) -> int | None:
     topic = make_topic()
     segment = make_segment(topic, Replica("b1", "i-b1", f"127.0.0.1:{primary.port}"))
-    references = [Reference(f"upload-{n}", "etag", 0, 1, 1, 0, 0, 0, 0) for n in range(count)]
-    return publish_references(topic, segment, message_schema(), AppState("app", "owner", "producer"), references)
+    references = [
+        Reference(
+            upload=f"upload-{n}",
+            etag="etag",
+            first_row=0,
+            rows=1,
+            bytes=1,
+            partition_min=0,
+            partition_max=0,
+            timestamp_min=0,
+            timestamp_max=0,
+        )
+        for n in range(count)
+    ]
+    return publish_references(
+        topic, segment, message_schema(), AppState(app="app", owner="owner", producer="producer"), references
+    )
 
 
 @pytest.mark.parametrize("acks", [[1], [1, 1], [2], []])

@@ -29,7 +29,7 @@ class CommittedPublish:
         self.store: Store = open_store("memory://")
         self.topic: Topic = make_topic(self.store, 1)
         self._change(lambda it: claim_app(it, "etl", "me", "p", 0))
-        file = AtomicFile("u.parquet", "etag", 4, 100, 1, 4)
+        file = AtomicFile(upload="u.parquet", etag="etag", rows=4, bytes=100, timestamp_min=1, timestamp_max=4)
         self._change(lambda it: commit_version(it, "etl", "me", 1, "r", [file], mark, 0)[0])
 
     def _change(self, step) -> None:
@@ -43,7 +43,7 @@ class CommittedPublish:
 
     def remove(self) -> None:
         """Retention removes the sealed segment."""
-        removal = RemovedSegment(segment_name(SEALED), 0, END, removed_at=1)
+        removal = RemovedSegment(name=segment_name(SEALED), number=0, end=END, removed_at=1)
         sealed_index.remove(self.store, self.topic.name, self.topic.uid, [removal], RETRY)
 
     def read(self, store: Store | None = None):
@@ -119,7 +119,7 @@ def test_a_sealed_segment_with_forgotten_producers_is_checked_up_to_its_end() ->
     store, name = publish.store, segment_name(SEALED)
     chain = ChunkChain(store, publish.topic.name, publish.topic.uid, name)
     store.delete(chain.path(END))
-    chain.put_seal(ChunkInfo(name, END, 0, "w", "seal", sealed=True, forgotten_upto=1))
+    chain.put_seal(ChunkInfo(segment=name, first=END, rows=0, writer="w", nonce="seal", sealed=True, forgotten_upto=1))
     assert publish.read().last_sequences == {SEALED: -1}
     store.delete(chain.path(ROWS))
     with pytest.raises(StoreUnavailable, match=f"does not return the chunk of {name} at {ROWS}"):

@@ -93,7 +93,7 @@ def _check_a_sealed_segment_in_the_layout(managed: ManagedTopic, segment: Segmen
     """It is counted once, to the end that its seal chunk says: what was acked after it is lost."""
     seen = copy.copy(managed)
     assert seen.reconciler is not None
-    outcome = SealOutcome(segment.name, 25)
+    outcome = SealOutcome(segment=segment.name, end=25)
     reconciler: Any = SimpleNamespace(
         layout=seen.layout,
         watermarks=seen.reconciler.watermarks,
@@ -107,4 +107,15 @@ def _check_a_sealed_segment_in_the_layout(managed: ManagedTopic, segment: Segmen
 
 def sealed(segment: Segment, outcome: SealOutcome) -> SealedSegment:
     number, because = segment.number, segment.opened_because
-    return SealedSegment(segment.name, number, segment.range, outcome.end, (), (), because, because, 0, 1)
+    return SealedSegment(
+        name=segment.name,
+        number=number,
+        range=segment.range,
+        end=outcome.end,
+        predecessors=(),
+        successors=(),
+        opened_because=because,
+        sealed_because=because,
+        opened_at=0,
+        sealed_at=1,
+    )

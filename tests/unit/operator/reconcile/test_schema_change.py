@@ -36,7 +36,7 @@ def successor(leader: LeaderInMemory) -> LeaderInMemory:
 def change(leader: LeaderInMemory, *columns: Column, generation: int = 0, **spec: object) -> None:
     old = leader.platform.topics[TOPIC]
     changed = replace(old.spec, schema=columns, **spec)  # type: ignore[arg-type]
-    leader.platform.topics[TOPIC] = DesiredTopic(TOPIC, changed, generation=generation)
+    leader.platform.topics[TOPIC] = DesiredTopic(name=TOPIC, spec=changed, generation=generation)
 
 
 async def stable_layout(leader: LeaderInMemory, version: int) -> Layout:

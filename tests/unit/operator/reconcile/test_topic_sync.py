@@ -63,7 +63,7 @@ async def test_a_loss_of_a_former_topic_of_the_name_is_none_of_the_next() -> Non
     """Both begin with a segment of the same name."""
     store = open_store("memory://")
     topic = make_topic(store, 1)
-    managed = ManagedTopic(DesiredTopic(topic.name, topic.spec), topic, index_read=True)
+    managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
     managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
     of_next: SealedSegment = sealed_entry(0, 3)
 
@@ -75,7 +75,15 @@ async def test_a_loss_of_a_former_topic_of_the_name_is_none_of_the_next() -> Non
 
     decisions, tasks = DecisionLog(), TaskRunner()
     pool = ReplacesMeanwhile(store, None)
-    recorder = LossRecorder({topic.name: managed}, decisions, WorkQueue(), pool, tasks, now, RetryPolicy())
+    recorder = LossRecorder(
+        topics={topic.name: managed},
+        decisions=decisions,
+        queue=WorkQueue(),
+        store=pool,
+        tasks=tasks,
+        clock=now,
+        retry_policy=RetryPolicy(),
+    )
     assert recorder.handle_positions(managed, "g", {segment_name(0): END + 5})
     await wait_until(lambda: tasks.idle)
     lost = sealed_index.read(store, topic.name, topic.uid)[0].lost

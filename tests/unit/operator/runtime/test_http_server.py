@@ -30,7 +30,7 @@ def get(port: int, path: str) -> tuple[int, str, str]:
 
 async def test_probes_metrics_and_unknown_paths() -> None:
     reason = "the filer does not answer"
-    server = HttpServer(lambda: reason, lambda: (b"smq_up 1\n", METRICS))
+    server = HttpServer(ready=lambda: reason, metrics=lambda: (b"smq_up 1\n", METRICS))
     port = await server.start("127.0.0.1:0")
     try:
         assert (await asyncio.to_thread(get, port, "/healthz"))[::2] == (200, "ok\n")
@@ -39,7 +39,7 @@ async def test_probes_metrics_and_unknown_paths() -> None:
         assert (await asyncio.to_thread(get, port, "/readyz?verbose"))[::2] == (200, "ok\n")
         assert await asyncio.to_thread(get, port, "/metrics") == (200, METRICS, "smq_up 1\n")
         assert (await asyncio.to_thread(get, port, "/other/path"))[0] == 404
-        other = HttpServer(lambda: "", lambda: (b"", METRICS))
+        other = HttpServer(ready=lambda: "", metrics=lambda: (b"", METRICS))
         with pytest.raises(InvalidRequest, match=f"cannot listen on 127.0.0.1:{port} .* --http"):
             await other.start(f"127.0.0.1:{port}")
         await other.stop()
@@ -57,7 +57,7 @@ def status_for(port: int, host: str) -> int:
 
 
 async def test_a_public_name_is_refused_unless_it_was_chosen() -> None:
-    server = HttpServer(lambda: "", lambda: (b"", METRICS), hosts=["smq.example.org"])
+    server = HttpServer(ready=lambda: "", metrics=lambda: (b"", METRICS), hosts=["smq.example.org"])
     port = await server.start("127.0.0.1:0")
     try:
         for host, expected in (("smq-leader:80", 200), ("smq.example.org", 200), ("evil.example", 421)):
@@ -85,7 +85,7 @@ async def test_a_client_that_sends_nothing_more_is_disconnected(
     sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 0.05)
-    server = HttpServer(lambda: "", lambda: (b"", METRICS))
+    server = HttpServer(ready=lambda: "", metrics=lambda: (b"", METRICS))
     port = await server.start("127.0.0.1:0")
     try:
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -99,7 +99,7 @@ async def test_a_client_that_sends_nothing_more_is_disconnected(
 async def test_a_client_that_does_not_read_its_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 0.0)  # ends as soon as there is something to wait for
     large = 64 << 20  # more than the kernel buffers
-    server = HttpServer(lambda: "", lambda: (bytes(large), METRICS))
+    server = HttpServer(ready=lambda: "", metrics=lambda: (bytes(large), METRICS))
     port = await server.start("127.0.0.1:0")
     try:
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -112,7 +112,7 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected(monkeypatc
 async def test_one_connection_too_many_ends_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 2)
     monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 10 * HANG_GUARD)
-    server = HttpServer(lambda: "", lambda: (b"", METRICS))
+    server = HttpServer(ready=lambda: "", metrics=lambda: (b"", METRICS))
     port = await server.start("127.0.0.1:0")
     try:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
@@ -129,4 +129,4 @@ async def test_one_connection_too_many_ends_the_oldest(monkeypatch: pytest.Monke
 
 
 async def test_a_server_that_was_never_started_can_be_stopped() -> None:
-    await HttpServer(lambda: "", lambda: (b"", METRICS)).stop()
+    await HttpServer(ready=lambda: "", metrics=lambda: (b"", METRICS)).stop()

@@ -19,17 +19,17 @@ DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 def exposed(leader: LeaderInMemory) -> str:
     """What the leader serves at /metrics."""
     metrics = Metrics(
-        leader.topics,
-        leader.registry,
-        leader.decisions,
-        leader.loop,
-        leader.parts.filer_clock,
-        leader.garbage_collector,
-        leader.parts.file_lists,
-        leader.parts.merger,
-        leader.parts.group_lags,
-        leader.tasks,
-        leader.parts.clock,
+        topics=leader.topics,
+        registry=leader.registry,
+        decisions=leader.decisions,
+        loop=leader.loop,
+        filer_clock=leader.parts.filer_clock,
+        garbage_collector=leader.garbage_collector,
+        file_lists=leader.parts.file_lists,
+        merger=leader.parts.merger,
+        group_lags=leader.parts.group_lags,
+        tasks=leader.tasks,
+        clock=leader.parts.clock,
     )
     return metrics.exposition()[0].decode()
 

@@ -40,7 +40,7 @@ def test_defaults() -> None:
     assert (settings.folder, settings.brokers, settings.broker_memory) == (Path("/tmp/x"), 3, "1Gi")
     assert settings.broker_args == settings.broker_wrapper == ()
     assert settings.fleet_policy is None and not settings.keep_brokers
-    assert settings.store == StoreSettings("s3://smq/x") and settings.cleanup == CleanupSettings()
+    assert settings.store == StoreSettings(url="s3://smq/x") and settings.cleanup == CleanupSettings()
     assert settings.merge == MergeSettings()
     in_pod = kube()
     assert (in_pod.listen, in_pod.http, in_pod.release) == ("[::]:7070", "[::]:8080", "smq")
@@ -51,7 +51,7 @@ def test_defaults() -> None:
 def test_flags_take_precedence_over_variables() -> None:
     env = FILER | {"SMQ_FILER_ENDPOINT": "http://env", "SMQ_FILER_REGION": "env"}
     store = local("--filer-url", "s3://flag", "--filer-endpoint=", "--filer-timeout=2", env=env).store
-    assert store == StoreSettings("s3://flag", endpoint=None, region="env", timeout=2.0)
+    assert store == StoreSettings(url="s3://flag", endpoint=None, region="env", timeout=2.0)
 
 
 def test_variables_of_brokers_are_not_read() -> None:
@@ -66,9 +66,18 @@ def test_units() -> None:
         *("--orphaned-files-grace", "2h", "--orphan-check-interval", "5m", "--unreferenced-uploads-grace", "4h"),
         *("--max-pin-age", "3h", "--merge-files-below", "64Ki", "--merge-files-after", "1m"),
     )
-    assert settings.fleet_policy == FleetPolicy(1, 4, bytes_per_second=80 * 2**20, scale_in_after=30 * SECOND)
+    assert settings.fleet_policy == FleetPolicy(
+        minimum=1, maximum=4, bytes_per_second=80 * 2**20, scale_in_after=30 * SECOND
+    )
     assert settings.cleanup == CleanupSettings(
-        SECOND // 5, 2 * SECOND, 10800 * SECOND, 5400 * SECOND, 7200 * SECOND, 300 * SECOND, 14400 * SECOND, 2 * SECOND
+        retention_interval_us=SECOND // 5,
+        removed_files_grace_us=2 * SECOND,
+        max_pin_age_us=10800 * SECOND,
+        deleted_topics_grace_us=5400 * SECOND,
+        orphan_grace_us=7200 * SECOND,
+        orphan_check_interval_us=300 * SECOND,
+        uploads_grace_us=14400 * SECOND,
+        superseded_files_grace_us=2 * SECOND,
     )
     assert settings.cleanup.max_upload_age_us == 7200 * SECOND
     assert settings.merge == MergeSettings(64 * 1024, 60 * SECOND)

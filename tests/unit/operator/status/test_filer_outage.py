@@ -103,5 +103,8 @@ async def readyz(server: HttpServer) -> tuple[int, str]:
 
 
 async def test_readyz_names_an_outage_and_keeps_the_leader_reachable() -> None:
-    assert await readyz(HttpServer(lambda: "", lambda: (b"", ""), warning=lambda: "the filer")) == (200, "the filer\n")
-    assert await readyz(HttpServer(lambda: "", lambda: (b"", ""))) == (200, "ok\n")
+    assert await readyz(HttpServer(ready=lambda: "", metrics=lambda: (b"", ""), warning=lambda: "the filer")) == (
+        200,
+        "the filer\n",
+    )
+    assert await readyz(HttpServer(ready=lambda: "", metrics=lambda: (b"", ""))) == (200, "ok\n")

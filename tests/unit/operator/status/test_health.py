@@ -54,7 +54,9 @@ def test_a_drained_broker_is_an_issue_after_the_warm_up_and_until_the_topic_is_d
             late.check()
             assert not late.warmed_up and late.issues(TOPIC) == HealthIssues()
 
-            monitor = HealthMonitor(leader.topics, leader.registry, leader.parts.clock, warm_up_us=0)
+            monitor = HealthMonitor(
+                topics=leader.topics, registry=leader.registry, clock=leader.parts.clock, warm_up_us=0
+            )
             monitor.check()
             assert monitor.issues(TOPIC) == HealthIssues(), "it does not run yet"
             task = asyncio.create_task(monitor.run())

@@ -37,7 +37,17 @@ def stored_segment(store: Store, sizes: tuple[int, ...] = SIZES) -> StoredSegmen
     segment = write_segment(store, *sizes)
     assert segment.end is not None
     entry = SealedSegment(
-        SEGMENT, 0, KeyRange(0, 8), segment.end, (), (), Reason.CREATE, Reason.ROLL, 0, 0, file_list=segment.file_list
+        name=SEGMENT,
+        number=0,
+        range=KeyRange(0, 8),
+        end=segment.end,
+        predecessors=(),
+        successors=(),
+        opened_because=Reason.CREATE,
+        sealed_because=Reason.ROLL,
+        opened_at=0,
+        sealed_at=0,
+        file_list=segment.file_list,
     )
     sealed_index.append(store, TOPIC, UID, [entry], POLICY)
     return segment
@@ -154,7 +164,7 @@ def test_a_segment_that_retention_removed_keeps_its_old_file_list(store: Countin
     segment = stored_segment(store)
     (run,) = plan_segment(store, segment)
     merged = merge_run(store, segment, run, KEY, lambda: "n")
-    sealed_index.remove(store, TOPIC, UID, [RemovedSegment(SEGMENT, 0, 63, 0)], POLICY)
+    sealed_index.remove(store, TOPIC, UID, [RemovedSegment(name=SEGMENT, number=0, end=63, removed_at=0)], POLICY)
     assert not switch_file_list(store, segment, merged, "m", POLICY)
 
 

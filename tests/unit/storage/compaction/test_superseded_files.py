@@ -236,7 +236,20 @@ def test_nothing_is_deleted_if_the_file_list_is_of_another_end(store: Store, com
 @pytest.mark.parametrize(
     "more",
     [
-        {"reference": Reference("u.parquet", "e", 0, ROWS, 1, 0, 1, 0, 0), "appended": 1},
+        {
+            "reference": Reference(
+                upload="u.parquet",
+                etag="e",
+                first_row=0,
+                rows=ROWS,
+                bytes=1,
+                partition_min=0,
+                partition_max=1,
+                timestamp_min=0,
+                timestamp_max=0,
+            ),
+            "appended": 1,
+        },
         {"large_values": ("p-0-a.value",)},
     ],
 )
@@ -244,7 +257,7 @@ def test_the_only_mention_of_an_upload_or_a_large_value_stays(
     store: Store, compacted: StoredSegment, first: int, more: dict[str, object]
 ) -> None:
     """Whatever the file list says, and whoever wrote it."""
-    info = ChunkInfo(segment_name(), first, ROWS, "w", f"n{first}", **more)  # type: ignore[arg-type]
+    info = ChunkInfo(segment=segment_name(), first=first, rows=ROWS, writer="w", nonce=f"n{first}", **more)  # type: ignore[arg-type]
     rows = [] if info.reference else [(rows_of(first, ROWS), 1)]
     store.put(chain_of(store).path(first), encode_chunk(rows, info, chunk_schema(COLUMNS)))
     unchanged(store, compacted, CorruptChunk, "upload|large values")

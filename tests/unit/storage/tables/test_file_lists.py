@@ -24,12 +24,25 @@ SEGMENT = "t-0-8-0"
 
 def file_list(count: int = 3) -> FileList:
     files = [
-        FileEntry(paths.chunk(*AT, SEGMENT, i * 10), i * 10, 10, 500, f'"{i}"', 1, 2, 3, 4, "YQ==", "Yg==", 2)
+        FileEntry(
+            path=paths.chunk(*AT, SEGMENT, i * 10),
+            first=i * 10,
+            rows=10,
+            bytes=500,
+            etag=f'"{i}"',
+            timestamp_min=1,
+            timestamp_max=2,
+            appended_min=3,
+            appended_max=4,
+            key_min="YQ==",
+            key_max="Yg==",
+            schema_version=2,
+        )
         for i in range(count)
     ]
     if files:
         files[-1] = replace(files[-1], path="_uploads/uid/x.parquet", timestamp_min=None, key_min=-5, key_max=2**64 - 1)
-    return FileList(SEGMENT, count * 10, tuple(files))
+    return FileList(segment=SEGMENT, end=count * 10, files=tuple(files))
 
 
 @pytest.fixture

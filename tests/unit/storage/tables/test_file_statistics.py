@@ -33,7 +33,7 @@ def batch(keys: list[Any], type_: str = "binary", timestamps: list[int] | None =
 
 def put(chain: ChunkChain, rows: pa.RecordBatch, type_: str = "binary", appended: int = 7) -> StoredChunk:
     columns = (Column("id", type_, nullable=True),) if type_ != "binary" else ()
-    info = ChunkInfo(SEGMENT, 0, rows.num_rows, "w", "n", schema_version=3)
+    info = ChunkInfo(segment=SEGMENT, first=0, rows=rows.num_rows, writer="w", nonce="n", schema_version=3)
     stored = chain.put(info, [(rows, appended)], chunk_schema(columns), key="id" if columns else "key")
     assert isinstance(stored, StoredChunk)
     return stored
@@ -54,7 +54,20 @@ def test_the_writer_and_whoever_walks_the_chain_get_the_same_entry(chain: ChunkC
     assert found is not None
     entry = file_entry(stored, None)
     assert entry == file_entry(found, None)
-    assert entry == FileEntry(chain.path(0), 0, 3, stored.bytes, stored.etag, 10, 30, 7, 7, text(b"a"), text(b"m"), 3)
+    assert entry == FileEntry(
+        path=chain.path(0),
+        first=0,
+        rows=3,
+        bytes=stored.bytes,
+        etag=stored.etag,
+        timestamp_min=10,
+        timestamp_max=30,
+        appended_min=7,
+        appended_max=7,
+        key_min=text(b"a"),
+        key_max=text(b"m"),
+        schema_version=3,
+    )
     assert stored.bytes == chain.files()[0].size
 
 
@@ -73,7 +86,9 @@ def test_a_chunk_of_many_rows_has_row_groups_of_limited_size() -> None:
         [pa.repeat(pa.scalar(0, f.type), rows) if not f.nullable else pa.nulls(rows, f.type) for f in message_schema()],
         schema=message_schema(),
     )
-    footer = decode_footer(encode_chunk([(many, 1)], ChunkInfo(SEGMENT, 0, rows, "w", "n"), chunk_schema()))
+    footer = decode_footer(
+        encode_chunk([(many, 1)], ChunkInfo(segment=SEGMENT, first=0, rows=rows, writer="w", nonce="n"), chunk_schema())
+    )
     assert [footer.row_group(i).num_rows for i in range(3)] == [parquet_codec.ROW_GROUP_ROWS] * 2 + [1]
 
 
@@ -120,4 +135,4 @@ def test_a_file_without_statistics_has_no_bounds(chain: ChunkChain) -> None:
 def test_a_file_with_other_rows_than_its_metadata_says_is_refused(chain: ChunkChain) -> None:
     stored = put(chain, batch([b"k"]))
     with pytest.raises(CorruptChunk, match="has 1 rows, but its metadata says 2"):
-        file_entry(stored._replace(info=ChunkInfo(SEGMENT, 0, 2, "w", "n")), None)
+        file_entry(stored._replace(info=ChunkInfo(segment=SEGMENT, first=0, rows=2, writer="w", nonce="n")), None)

@@ -47,7 +47,7 @@ class RecordingStore:
 
 
 def remove(store: Store, number: int) -> None:
-    sealed_index.remove(store, *AT, [RemovedSegment(segment_name(number), number, END, 1)])
+    sealed_index.remove(store, *AT, [RemovedSegment(name=segment_name(number), number=number, end=END, removed_at=1)])
 
 
 def stored(store: Store, pin_id: str = "pin-0") -> Any:

@@ -47,7 +47,13 @@ def replace_chunk(store: Store, data: bytes) -> StoredSegment:
     assert file_list is not None
     etag = store.put(chunk(20), data)
     files = (file_list.files[0], replace(file_list.files[1], etag=etag, bytes=len(data)))
-    return StoredSegment(TOPIC, UID, SEGMENT, 40, write_file_list(store, TOPIC, UID, replace(file_list, files=files)))
+    return StoredSegment(
+        topic=TOPIC,
+        uid=UID,
+        name=SEGMENT,
+        end=40,
+        file_list=write_file_list(store, TOPIC, UID, replace(file_list, files=files)),
+    )
 
 
 def numbers(tables: list[tuple[int, pa.Table]]) -> list[int]:
@@ -221,9 +227,9 @@ def test_the_file_list_of_a_segment_with_another_end_is_refused(store: CountingS
 def test_an_open_segment_is_read_up_to_its_last_chunk(store: CountingStore) -> None:
     segment = write_segment(store, 20, 20, file_list=False)
     store.delete(chunk(40))
-    found = list(read_range(store, StoredSegment(TOPIC, UID, segment.name), 15, 1000))
+    found = list(read_range(store, StoredSegment(topic=TOPIC, uid=UID, name=segment.name), 15, 1000))
     assert numbers(found) == list(range(15, 40))
-    assert list(read_range(store, StoredSegment(TOPIC, UID, segment.name), 40, 1000)) == []
+    assert list(read_range(store, StoredSegment(topic=TOPIC, uid=UID, name=segment.name), 40, 1000)) == []
 
 
 def test_columns_that_a_file_does_not_have_are_left_out(store: CountingStore) -> None:

@@ -120,7 +120,7 @@ def test_few_rows_of_a_large_row_group_are_decoded_in_parts(
 
 
 def test_an_empty_partition_has_no_rows():
-    footer = UploadFooter(UID, 0, "p", 1, 5, ((2, 3), (8, 2)))
+    footer = UploadFooter(topic_uid=UID, schema_version=0, producer="p", epoch=1, rows=5, partitions=((2, 3), (8, 2)))
     assert (footer.rows_of(KeyRange(3, 8)), footer.rows_of(KeyRange(0, 9))) == ((3, 0), (0, 5))
 
 

@@ -48,7 +48,15 @@ class StoredTopic:
         upload = uploads.write(self.store, self.topic.uid, UPLOAD, self.messages)
         self.footer = upload.footer
         self.write_rows(0, partition=3)
-        info = ChunkInfo(OPEN, 2, 6, "w", "n2", reference=upload.reference(KeyRange(0, 16)), appended=5)
+        info = ChunkInfo(
+            segment=OPEN,
+            first=2,
+            rows=6,
+            writer="w",
+            nonce="n2",
+            reference=upload.reference(KeyRange(0, 16)),
+            appended=5,
+        )
         self.chain(OPEN).put(info, [], chunk_schema())
 
     def chain(self, segment: str) -> ChunkChain:
@@ -67,7 +75,7 @@ class StoredTopic:
 
     def write_rows(self, first: int, partition: int, **info: Any) -> None:
         """Replaces the open segment's chunk of two rows."""
-        found = replace(ChunkInfo(OPEN, first, 2, "w", f"n{first}"), **info)
+        found = replace(ChunkInfo(segment=OPEN, first=first, rows=2, writer="w", nonce=f"n{first}"), **info)
         data = encode_chunk([(rows([b"a", b"b"], partition=partition), 1)], found, chunk_schema())
         self.store.put(self.chunk(OPEN, first), data)
 
@@ -240,7 +248,7 @@ def test_a_segment_that_retention_removes_meanwhile_is_no_problem(
         found = load(store, name, uid)
         if not loaded:
             loaded.append(found)
-            removal = RemovedSegment(SEALED, 0, END, removed_at=1)
+            removal = RemovedSegment(name=SEALED, number=0, end=END, removed_at=1)
             sealed_index.remove(store, topic.name, topic.uid, [removal], RetryPolicy())
             store.delete(stored.chunk(SEALED, END))
         return found
