@@ -6,7 +6,7 @@ from typing import Any
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.group_start import GroupStart
-from smq_core.model.segment_changes import SegmentAction
+from smq_core.model.segment_action import SegmentAction
 from smq_proto.v1 import admin_pb2, data_pb2, groups_pb2
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from smq_core.model.entities import SECOND, Durability, Phase, Segment, TopicSpec
 from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.scaling.autoscaler import Autoscaler, pressure
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters, TrafficRates
 from smq_core.scaling.split_points import even_split_points, per_partition, split_points_by_load

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from smq_core.model.entities import Layout, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange, merge_ranges, split_evenly
-
-
-class SegmentAction(StrEnum):
-    SPLIT = "split"
-    MERGE = "merge"
-    MOVE = "move"
-    ROLL = "roll"
+from smq_core.model.segment_action import SegmentAction
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from smq_core.model.entities import (
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor
 from smq_core.model.schema_evolution import newest_schema, summary
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.schema_rollout import is_under_way, segments_to_seal
 from smq_core.scaling.placement import BrokerView, Placer
 

@@ -13,7 +13,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import SECOND, Micros, Segment, TopicSpec
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficRates
 from smq_core.scaling.split_points import even_split_points, split_points_by_load
 

@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from smq_core.model.entities import Segment
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.scaling.placement import BrokerView
 
 # The gap between the fullest and the emptiest broker that is worth a seal, in targets: about half a broker's load.

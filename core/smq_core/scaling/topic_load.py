@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import SECOND, Layout, Micros, Phase, Segment, TopicSpec
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.scaling.autoscaler import Autoscaler, sustained_pressure
 from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.rebalancing import plan_moves

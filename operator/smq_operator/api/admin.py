@@ -11,7 +11,8 @@ from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry

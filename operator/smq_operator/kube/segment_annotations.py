@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from smq_core.errors import InvalidRequest, SmqError
 from smq_core.model.entities import Reason
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_operator.kube.client.kinds import Resource
 from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic

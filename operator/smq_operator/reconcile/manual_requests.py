@@ -8,7 +8,8 @@ import structlog
 
 from smq_core.errors import InvalidRequest, NoBrokers, Unavailable, UnknownSegment
 from smq_core.model.entities import Phase, Segment
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue

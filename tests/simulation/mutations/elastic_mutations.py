@@ -7,7 +7,8 @@ from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.model.entities import Liveness, SealOutcome
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile import retention, seal_planner
 from smq_core.reconcile.retention import plan_retention

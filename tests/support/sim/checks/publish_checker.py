@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from smq_core.invariants import Message, Row, Violation
 from smq_core.model.atomic_publish import AppState, AtomicPublishes, CommitResult
 from smq_core.model.entities import Segment
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from support.sim.filer.chunk_chain import PUBLISHES
 
 if TYPE_CHECKING:

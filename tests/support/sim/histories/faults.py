@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.replica.segment_replica import ReplicaState
 from support.sim.engine.termination_proofs import HOST as API
 from support.sim.engine.world import MS, SECOND, Process

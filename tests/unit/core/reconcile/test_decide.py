@@ -9,7 +9,8 @@ import pytest
 from smq_core.model.entities import Durability, Layout, Liveness, Reason, Replica, TopicSpec
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import SealPlan, Successor, create, plan
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.seal_planner import RequestOutcome, plan_seals
 from smq_core.scaling.placement import BrokerView
 

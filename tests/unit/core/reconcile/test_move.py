@@ -5,7 +5,8 @@ from __future__ import annotations
 from smq_core.model.entities import Durability, Liveness, Replica, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import Successor, create
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.seal_planner import plan_seals
 from smq_core.scaling.placement import BrokerView
 

@@ -8,7 +8,8 @@ import pytest
 
 from smq_core.model.entities import Column, Durability, Liveness, Phase, Reason, Replica, TopicSchema
 from smq_core.model.layout_transitions import plan
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.effects import AppendIndex, PutLayout
 from smq_core.reconcile.seal_progress import RELEASE_DELAY
 from smq_core.reconcile.topic_reconciler import TopicReconciler

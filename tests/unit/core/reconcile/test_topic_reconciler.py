@@ -8,7 +8,8 @@ import pytest
 
 from smq_core.model.entities import Durability, Liveness, Phase, Replica
 from smq_core.model.layout_transitions import mark_deleted
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.seal_progress import RELEASE_DELAY, SUCCESSOR_HEAD_START
 from smq_core.reconcile.topic_reconciler import (

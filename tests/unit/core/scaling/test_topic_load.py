@@ -7,7 +7,8 @@ import pytest
 from smq_core.model.entities import SECOND, Durability, Layout, Reason, Replica, TopicSpec
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import SealPlan, Successor, create, plan
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters
 from smq_core.scaling.topic_load import TopicLoad

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from smq_core.model.entities import Layout, Reason
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.reconcile import manual_requests
 from smq_proto.v1 import admin_pb2

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from smq_core.model.entities import Phase
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_operator.kube.segment_annotations import (
     AcceptLoss,
     AnnotationResult,

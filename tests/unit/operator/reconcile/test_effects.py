@@ -11,7 +11,8 @@ import pytest
 
 from smq_core.errors import StoreStateUnknown, Unavailable
 from smq_core.model.entities import Layout
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.effects import PutLayout, ReadLayout
 from smq_operator.reconcile.manual_requests import wait_until_written
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic

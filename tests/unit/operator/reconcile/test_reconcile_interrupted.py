@@ -8,7 +8,8 @@ import pytest
 
 from smq_core.invariants import ring_is_covered
 from smq_core.model.entities import Layout, Phase
-from smq_core.model.segment_changes import SegmentAction, SegmentChange
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
