@@ -52,7 +52,6 @@ from smq_operator.runtime.task_runner import TaskRunner
 from smq_operator.status.health import WARM_UP_US as HEALTH_WARM_UP_US
 from smq_operator.status.health import HealthMonitor
 from smq_storage.compaction.file_list_switch import plan_small_files
-from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoreSettings
 
 
@@ -94,7 +93,6 @@ def build_leader(
     store_settings: StoreSettings,
     *,
     clock: Clock,
-    retry_policy: RetryPolicy,
     readiness: Readiness,
     tasks: TaskRunner,
     owner: Callable[[], str],
@@ -114,15 +112,12 @@ def build_leader(
     registry, warm_up = BrokerRegistry(platform), WarmUp(clock, warm_up_us)
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
     assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
-    sealing = SealExecutor(
-        store=store, brokers=brokers, receiver=registry.receiver, retry_policy=retry_policy, writer_id=writer_id
-    )
+    sealing = SealExecutor(store=store, brokers=brokers, receiver=registry.receiver, writer_id=writer_id)
     effects = effect_runner(
         store=store,
         brokers=brokers,
         sealing=sealing,
         clock=clock,
-        retry_policy=retry_policy,
         problems=tasks.problems,
         max_upload_age=cleanup.max_upload_age_us,
         host_of=registry.host_of,
@@ -136,7 +131,6 @@ def build_leader(
         queue=queue,
         tasks=tasks,
         store=store,
-        retry_policy=retry_policy,
         warm_up=warm_up,
         clock=clock,
         owner=owner,
@@ -162,7 +156,6 @@ def build_leader(
         store=store,
         tasks=tasks,
         clock=clock,
-        retry_policy=retry_policy,
     )
     reach = SegmentReach(brokers, store)
     groups = GroupCoordinator(
@@ -171,7 +164,6 @@ def build_leader(
         store=store,
         tasks=tasks,
         clock=clock,
-        retry_policy=retry_policy,
         on_positions=losses.handle_positions,
         reach=reach,
     )
@@ -186,7 +178,6 @@ def build_leader(
         tasks=tasks,
         warm_up=warm_up,
         clock=clock,
-        retry_policy=retry_policy,
     )
     filer_clock = FilerClock(store, clock)
     garbage_collector = GarbageCollector(
@@ -203,7 +194,6 @@ def build_leader(
         filer_clock=filer_clock,
         owner=owner,
         settings=cleanup,
-        retry_policy=retry_policy,
         kept_uploads=[unfinished_uploads],
         is_held=has_unfinished_publish,
     )
@@ -212,7 +202,6 @@ def build_leader(
         store=store,
         tasks=tasks,
         clock=clock,
-        retry_policy=retry_policy,
         check_again_after_us=check_file_lists_after_us,
         has_small_files=lambda file_list: bool(plan_small_files(file_list, merge.policy)),
     )
@@ -222,10 +211,14 @@ def build_leader(
         store=store,
         tasks=tasks,
         clock=clock,
-        retry_policy=retry_policy,
         settings=merge,
     )
-    publishes = PublishCompleter(topics=topics, store=store, tasks=tasks, clock=clock, retry_policy=retry_policy)
+    publishes = PublishCompleter(
+        topics=topics,
+        store=store,
+        tasks=tasks,
+        clock=clock,
+    )
     health = HealthMonitor(
         topics=topics,
         registry=registry,
@@ -266,7 +259,7 @@ def build_leader(
         readiness=readiness,
         groups=groups,
         losses=GroupLosses(groups, store),
-        changes=GroupChanges(groups=groups, store=store, clock=clock, retry_policy=retry_policy, reach=reach),
+        changes=GroupChanges(groups=groups, store=store, clock=clock, reach=reach),
         lags=group_lags,
     )
     recovery = TopicRecovery(
@@ -277,7 +270,6 @@ def build_leader(
         decisions=decisions,
         warm_up=warm_up,
         store=store,
-        retry_policy=retry_policy,
         clock=clock,
         owner=owner,
     )
@@ -306,7 +298,6 @@ def build_leader(
         completer=publishes,
         store=store,
         clock=clock,
-        retry_policy=retry_policy,
         max_upload_age=cleanup.max_upload_age_us,
     )
     return Leader(

@@ -157,10 +157,9 @@ async def run_leader(
     leader = build_leader(
         platform,
         brokers,
-        StorePool(store, pool),
+        StorePool(store, pool, RetryPolicy(PUT_RETRY_TIMEOUT_SECONDS, wait=stopping.wait)),
         settings.store,
         clock=clock.now,
-        retry_policy=RetryPolicy(PUT_RETRY_TIMEOUT_SECONDS, wait=stopping.wait),
         readiness=readiness,
         tasks=tasks,
         owner=election.owner,

@@ -46,13 +46,12 @@ class PublishService:
     completer: PublishCompleter
     store: StorePool
     clock: Clock
-    retry_policy: RetryPolicy
     max_upload_age: Micros
 
     @unary_handler
     async def ClaimApp(self, request: publishes_pb2.ClaimAppRequest) -> publishes_pb2.AppReply:
         topic = self._topic(request.topic)
-        app = await self.store.run(_claim, topic, request, uuid.uuid4().hex, self.clock(), self.retry_policy)
+        app = await self.store.run(_claim, topic, request, uuid.uuid4().hex, self.clock(), self.store.retry_policy)
         return self._reply(topic, app, CommitResult.COMMITTED, complete=app is None or app.unfinished is None)
 
     @unary_handler
@@ -64,11 +63,11 @@ class PublishService:
         try:
             unchecked, result = commit.apply(present, LayoutMark(0, (), 0))
         except ProducerFenced:  # or what was read is from before the claim
-            present = await self.store.run(_newest, topic, self.retry_policy)
+            present = await self.store.run(_newest, topic, self.store.retry_policy)
             unchecked, result = commit.apply(present, LayoutMark(0, (), 0))
         if unchecked is not present:
             await self._check_files(topic, commit.files)
-            result = await self.store.run(_write, topic, commit, self.retry_policy)
+            result = await self.store.run(_write, topic, commit, self.store.retry_policy)
         self.completer.committed(topic)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WAIT_SECONDS

@@ -37,13 +37,11 @@ class SealExecutor:
         store: StorePool,
         brokers: BrokerCalls,
         receiver: Callable[[Replica], Replica],
-        retry_policy: RetryPolicy,
         writer_id: str,
     ) -> None:
         self._store = store
         self._brokers = brokers
         self._receiver = receiver
-        self._retry_policy = retry_policy
         self._writer_id = writer_id
 
     async def request_seal(
@@ -71,7 +69,7 @@ class SealExecutor:
 
     async def seal_from_filer(self, topic: Topic, layout: Layout, step: SealFromFiler) -> SealOutcome:
         """Seals the segment of that layout at the end of its chunk chain, without any replica."""
-        return await self._store.run(_seal_from_filer, topic, layout, step, self._writer_id, self._retry_policy)
+        return await self._store.run(_seal_from_filer, topic, layout, step, self._writer_id, self._store.retry_policy)
 
     async def find_seal(self, topic: Topic, segment: str) -> SealOutcome | None:
         """The outcome of a seal that was made earlier, by whomever; None when the segment has no seal chunk."""

@@ -49,7 +49,6 @@ from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_proto.v1 import data_pb2 as pb
-from smq_storage.object_store.conditional_writes import RetryPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +85,6 @@ class GarbageCollector:
         filer_clock: FilerClock,
         owner: Callable[[], str],
         settings: CleanupSettings,
-        retry_policy: RetryPolicy,
         kept_uploads: Sequence[KeptUploads] = (),
         is_held: IsHeld = lambda store, topic, retry_policy: False,
     ) -> None:
@@ -102,7 +100,6 @@ class GarbageCollector:
         self._filer_clock = filer_clock
         self._owner = owner
         self._settings = settings
-        self._retry_policy = retry_policy
         self._kept_uploads = kept_uploads
         self._is_held = is_held
         self._removing = asyncio.Lock()
@@ -135,7 +132,6 @@ class GarbageCollector:
             filer_clock=self._filer_clock,
             clock=clock,
             settings=settings,
-            retry_policy=retry_policy,
             problems=tasks.problems,
             is_held=is_held,
         )
@@ -193,7 +189,7 @@ class GarbageCollector:
             clocks, known, groups = await self._read_state(managed, topic)
             started = self._started_segments(topic)
             found = await self._store.run(
-                trim_topic, topic, request, known, groups, started, clocks, self._retry_policy, self._is_held
+                trim_topic, topic, request, known, groups, started, clocks, self._store.retry_policy, self._is_held
             )
             if not request.preview and managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_removals(managed, topic, found.removals, clocks.leader, DecisionAction.TRIM)
@@ -235,7 +231,7 @@ class GarbageCollector:
             clocks, known, groups = await self._read_state(managed, topic)
             started = self._started_segments(topic)
             verdict = await self._store.run(
-                remove_expired, topic, known, groups, started, clocks, self._retry_policy, self._is_held
+                remove_expired, topic, known, groups, started, clocks, self._store.retry_policy, self._is_held
             )
             if managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_held(managed, topic, verdict.retained)
@@ -245,7 +241,7 @@ class GarbageCollector:
         clocks, grace_us = await self._filer_clock.read(), self._settings.removed_files_grace_us
         removed = managed.removed_segments.values()
         if any(segment.files and age_of_removal(segment, clocks) >= grace_us for segment in removed):
-            done, count = await self._store.run(delete_files, topic, clocks, self._settings, self._retry_policy)
+            done, count = await self._store.run(delete_files, topic, clocks, self._settings, self._store.retry_policy)
             managed.mark_files_deleted([segment.name for segment in done])
             self.files["removed"] += count
             if done:
@@ -266,7 +262,9 @@ class GarbageCollector:
     async def _check_pins(self, topic: Topic) -> None:
         """Ends expired pins also while there is nothing to delete, and counts the others for the metrics."""
         clocks, max_age_us = await self._filer_clock.read(), self._settings.max_pin_age_us
-        self.pinned[topic.name] = await self._store.run(end_expired_pins, topic, clocks, max_age_us, self._retry_policy)
+        self.pinned[topic.name] = await self._store.run(
+            end_expired_pins, topic, clocks, max_age_us, self._store.retry_policy
+        )
 
     def _record_held(self, managed: ManagedTopic, topic: Topic, retained: Mapping[str, list[str]]) -> None:
         if retained.keys() != managed.retention_held.keys():
@@ -376,7 +374,7 @@ class GarbageCollector:
     async def _record_deletion(self, topic: Topic) -> None:
         now = self._now()
         try:
-            await self._store.run(record_deletion, topic.name, topic.uid, self._retry_policy, now)
+            await self._store.run(record_deletion, topic.name, topic.uid, self._store.retry_policy, now)
         except Exception:
             # The topic is not managed any more, so only a look at all topics of the filer finds it again.
             self._next_vanished_check_at = min(self._next_vanished_check_at, now + FIRST_CHECK_US)
@@ -390,7 +388,7 @@ class GarbageCollector:
             )  # sooner, in case the filer does not answer
             scan = DocumentScan()
             for name in await self._store.run(
-                record_vanished_topics, self._live_topics(), self._owner(), now, self._retry_policy, scan
+                record_vanished_topics, self._live_topics(), self._owner(), now, self._store.retry_policy, scan
             ):
                 log.info("topic.deletion_discovered", topic=name, message="deleted while no leader was running")
             complete = self._vanished_quarantine.update(scan)
@@ -406,7 +404,7 @@ class GarbageCollector:
                 self._live_topics(),
                 grace_us,
                 clocks,
-                self._retry_policy,
+                self._store.retry_policy,
                 self._retained_uids,
                 scan,
             ):

@@ -78,7 +78,6 @@ class SupersededChunksCollector:
         filer_clock: FilerClock,
         clock: Clock,
         settings: CleanupSettings,
-        retry_policy: RetryPolicy,
         problems: LeaderProblems,
         is_held: Callable[[Store, Topic, RetryPolicy], bool],
     ) -> None:
@@ -86,7 +85,6 @@ class SupersededChunksCollector:
         self._filer_clock = filer_clock
         self._now = clock
         self._settings = settings
-        self._retry_policy = retry_policy
         self._problems = problems
         self._is_held = is_held
         self._next_pass_at: dict[str, int] = {}
@@ -115,7 +113,7 @@ class SupersededChunksCollector:
         clocks = await self._filer_clock.read()  # after the index
         entries = [it for it in entries if it.name not in skipped]
         result = await self._store.run(
-            run_pass, topic, entries, hosted(), clocks, self._settings, self._retry_policy, self._is_held
+            run_pass, topic, entries, hosted(), clocks, self._settings, self._store.retry_policy, self._is_held
         )
         if managed.topic is not None and managed.topic.uid == topic.uid:
             if managed.index_changes == changes:

@@ -76,7 +76,6 @@ class TopicDeletionManager:
         tasks: TaskRunner,
         warm_up: WarmUp,
         clock: Clock,
-        retry_policy: RetryPolicy,
     ) -> None:
         self._topics = topics
         self._registry = registry
@@ -86,7 +85,6 @@ class TopicDeletionManager:
         self._tasks = tasks
         self._warm_up = warm_up
         self._now = clock
-        self._retry_policy = retry_policy
         self._pending: dict[str, _PendingDeletion] = {}
         self._completed: set[str] = set()
         self.has_synced = False
@@ -186,14 +184,14 @@ class TopicDeletionManager:
             self._pending.pop(it.uid, None)
 
     async def _attempt(self, it: _PendingDeletion) -> None:
-        await self._store.run(retire, it.name, it.uid, self._retry_policy, self._now())
-        topic, layout = await self._store.run(_close_layout, it.name, it.uid, self._retry_policy)
+        await self._store.run(retire, it.name, it.uid, self._store.retry_policy, self._now())
+        topic, layout = await self._store.run(_close_layout, it.name, it.uid, self._store.retry_policy)
         if layout is not None:
             it.deletion = TopicDeletion(layout)
             await self._seal_all(it, it.deletion, topic)
         if self._is_live(it.uid):
             return
-        await self._store.run(mark_sealed, it.uid, self._retry_policy)
+        await self._store.run(mark_sealed, it.uid, self._store.retry_policy)
         self._completed.add(it.uid)
         names = [segment.name for segment in layout.segments] if layout is not None else []
         log.info("topic.deletion_completed", topic=it.name, uid=it.uid, segments=sorted(names))

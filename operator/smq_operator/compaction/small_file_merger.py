@@ -85,7 +85,6 @@ class SmallFileMerger:
         store: StorePool,
         tasks: TaskRunner,
         clock: Clock,
-        retry_policy: RetryPolicy,
         settings: MergeSettings,
     ) -> None:
         self._topics = topics
@@ -93,7 +92,6 @@ class SmallFileMerger:
         self._store = store
         self._problems = tasks.problems
         self._now = clock
-        self._retry_policy = retry_policy
         self._policy = settings.policy
         self._after_us = settings.after_us
         self._candidates: dict[tuple[str, str], _Candidate] = {}
@@ -203,7 +201,7 @@ class SmallFileMerger:
                 if not self._is_known(managed, topic, entry):
                     return
                 merged += await self._merge_run(topic, segment, run)
-            written, named = await self._store.run(_switch, segment, merged, self._retry_policy)
+            written, named = await self._store.run(_switch, segment, merged, self._store.retry_policy)
         except DataLost:
             if await self._is_replaced(managed, topic, entry):
                 return

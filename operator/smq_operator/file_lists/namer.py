@@ -20,7 +20,6 @@ from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_storage.object_store.conditional_writes import RetryPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +36,6 @@ class FileListNamer:
         store: StorePool,
         tasks: TaskRunner,
         clock: Clock,
-        retry_policy: RetryPolicy,
         check_again_after_us: int = CHECK_AGAIN_AFTER_US,
         has_small_files: Callable[[FileList], bool] = lambda file_list: False,
     ) -> None:
@@ -45,7 +43,6 @@ class FileListNamer:
         self._store = store
         self._problems = tasks.problems
         self._now = clock
-        self._retry_policy = retry_policy
         self._check_again_after_us = check_again_after_us
         self._has_small_files = has_small_files
         self._small_files: dict[str, Mapping[str, str]] = {}
@@ -98,7 +95,7 @@ class FileListNamer:
             )
             self._file_lists[topic.uid] = file_lists
         seen = managed.index_changes
-        result = await self._store.run(file_lists.run, list(managed.sealed.values()), now, self._retry_policy)
+        result = await self._store.run(file_lists.run, list(managed.sealed.values()), now, self._store.retry_policy)
         self._report_problems(topic, file_lists)
         self._small_files[topic.uid] = dict(file_lists.small_files)
         if managed.topic is None or managed.topic.uid != topic.uid:

@@ -20,7 +20,6 @@ from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import group_positions as files
 from smq_storage.catalog.group_positions import CommittedPositions
-from smq_storage.object_store.conditional_writes import RetryPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +40,6 @@ class GroupChanges:
     groups: GroupCoordinator
     store: StorePool
     clock: Callable[[], Micros]
-    retry_policy: RetryPolicy
     reach: SegmentReach
 
     async def set_positions(
@@ -105,7 +103,7 @@ class GroupChanges:
 
     async def _put(self, topic: Topic, name: str, mine: CommittedPositions, etag: str | None) -> None:
         try:
-            await self.store.run(files.put_positions, topic.name, topic.uid, name, mine, etag, self.retry_policy)
+            await self.store.run(files.put_positions, topic.name, topic.uid, name, mine, etag, self.store.retry_policy)
         except Conflict:
             self.groups.idle.remove(topic.uid, name)
             raise Conflict(f"group {name} is being used through another leader: try again") from None

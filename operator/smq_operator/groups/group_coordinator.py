@@ -41,7 +41,6 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import group_positions as files
 from smq_storage.catalog.group_positions import CommittedPositions
-from smq_storage.object_store.conditional_writes import RetryPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -102,7 +101,6 @@ class GroupCoordinator:
         store: StorePool,
         tasks: TaskRunner,
         clock: Clock,
-        retry_policy: RetryPolicy,
         on_positions: OnPositions,
         reach: SegmentReach,
     ) -> None:
@@ -113,7 +111,6 @@ class GroupCoordinator:
         self._store = store
         self._tasks = tasks
         self._now = clock
-        self._retry_policy = retry_policy
         self._groups: dict[tuple[str, str], LoadedGroup] = {}
         self._loading: dict[tuple[str, str], asyncio.Lock] = {}
         self._serving_since: int | None = None
@@ -385,7 +382,7 @@ class GroupCoordinator:
             name,
             mine,
             found[1] if found else None,
-            self._retry_policy,
+            self._store.retry_policy,
         )
         log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=found is None)
         return LoadedGroup(
@@ -497,7 +494,7 @@ class GroupCoordinator:
                 it.etag = found[1]
         it.written.add(mine.writer)
         it.etag = await self._store.run(
-            files.put_positions, topic.name, topic.uid, name, mine, it.etag, self._retry_policy
+            files.put_positions, topic.name, topic.uid, name, mine, it.etag, self._store.retry_policy
         )
         it.written.clear()
 

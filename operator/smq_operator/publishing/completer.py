@@ -72,13 +72,11 @@ class PublishCompleter:
         store: StorePool,
         tasks: TaskRunner,
         clock: Clock,
-        retry_policy: RetryPolicy,
     ) -> None:
         self._topics = topics
         self._store = store
         self._tasks = tasks
         self._now = clock
-        self._retry_policy = retry_policy
         self._streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="publish")
         self._attempts: dict[Key, _Attempt] = {}
         self._running: set[Key] = set()
@@ -178,7 +176,9 @@ class PublishCompleter:
         publish = app.unfinished
         if attempt.partitions is None:
             attempt.partitions = await self._store.run(_read_all_partitions, topic, publish)
-        read = await self._store.run(read_tried_segments, topic, app, publish, attempt.sequences, self._retry_policy)
+        read = await self._store.run(
+            read_tried_segments, topic, app, publish, attempt.sequences, self._store.retry_policy
+        )
         if read is None:
             return False
         segments, writable = read.tried.with_sequences(read.last_sequences), read.tried.writable
@@ -192,7 +192,7 @@ class PublishCompleter:
         if any(result is None for result in results):
             plan = plan_roll_forward(attempt.partitions, segments, attempt.acked)
         if plan.complete:
-            await self._store.run(_record_complete, topic, app, self._now(), self._retry_policy)
+            await self._store.run(_record_complete, topic, app, self._now(), self._store.retry_policy)
             log.info("publish.completed", topic=topic.name, app=name, version=publish.version, files=len(publish.files))
             return True
         for result in results:

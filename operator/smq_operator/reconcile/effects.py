@@ -60,7 +60,6 @@ class EffectRunner:
         brokers: BrokerCalls,
         sealing: SealExecutor,
         clock: Callable[[], int],
-        retry_policy: RetryPolicy,
         problems: LeaderProblems,
         max_upload_age: Micros,
         host_of: Callable[[str], str],
@@ -71,7 +70,6 @@ class EffectRunner:
         self._brokers = brokers
         self._sealing = sealing
         self._now = clock
-        self._retry_policy = retry_policy
         self._max_upload_age = max_upload_age
         self._host_of = host_of
         self._overloaded_attempts: dict[tuple[str, str, str], int] = {}
@@ -103,7 +101,7 @@ class EffectRunner:
     async def _read_layout(self, managed: ManagedTopic, reconciler: TopicReconciler) -> None:
         topic, was_known = reconciler.topic, reconciler.layout is not None
         try:
-            found, known = await self._store.run(_read, topic, not managed.index_read, self._retry_policy)
+            found, known = await self._store.run(_read, topic, not managed.index_read, self._store.retry_policy)
         except Exception as error:
             self._log_failure("layout.read", topic, error)
             if isinstance(error, CorruptDocument):
@@ -142,7 +140,7 @@ class EffectRunner:
     async def _put_layout(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: PutLayout) -> None:
         managed.pending_layout = effect.layout
         try:
-            etag = await self._store.run(_put, effect.layout, effect.etag, self._retry_policy)
+            etag = await self._store.run(_put, effect.layout, effect.etag, self._store.retry_policy)
         except Conflict as error:
             self._log_failure("layout.put", reconciler.topic, error)
             reconciler.layout_put_failed(self._now())
@@ -238,7 +236,7 @@ class EffectRunner:
     async def _append_index(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: AppendIndex) -> None:
         topic = reconciler.topic
         try:
-            entries = await self._store.run(_append, topic, effect.entries, self._retry_policy)
+            entries = await self._store.run(_append, topic, effect.entries, self._store.retry_policy)
         except Exception as error:
             self._log_failure("index.append", topic, error)
             reconciler.append_index_failed(self._now())

@@ -27,7 +27,6 @@ from smq_operator.runtime.log import lost_fields
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import sealed_index
-from smq_storage.object_store.conditional_writes import RetryPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +43,6 @@ class LossRecorder:
         store: StorePool,
         tasks: TaskRunner,
         clock: Callable[[], int],
-        retry_policy: RetryPolicy,
     ) -> None:
         self._topics = topics
         self._decisions = decisions
@@ -52,7 +50,6 @@ class LossRecorder:
         self._store = store
         self._tasks = tasks
         self._now = clock
-        self._retry_policy = retry_policy
         self._recording: set[str] = set()
         """The uids of topics whose index is being changed."""
 
@@ -92,7 +89,9 @@ class LossRecorder:
 
     async def _record(self, managed: ManagedTopic, topic: Topic, acked: dict[str, int], source: str) -> None:
         try:
-            entries = await self._store.run(sealed_index.raise_losses, topic.name, topic.uid, acked, self._retry_policy)
+            entries = await self._store.run(
+                sealed_index.raise_losses, topic.name, topic.uid, acked, self._store.retry_policy
+            )
         except SmqError as error:
             log.warning("loss.record_failed", topic=topic.name, error=error.code, message=error.message)
             return

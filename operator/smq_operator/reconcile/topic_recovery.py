@@ -31,7 +31,6 @@ from smq_proto.wire import segment_from_pb, topic_from_pb
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.catalog.topics import put_current, put_topic, read_current, read_topic
-from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.verification.lost_layout import living_uids, read_traces
 
@@ -60,7 +59,6 @@ class TopicRecovery:
     decisions: DecisionLog
     warm_up: WarmUp
     store: StorePool
-    retry_policy: RetryPolicy
     clock: Clock
     owner: Callable[[], str]
 
@@ -197,10 +195,10 @@ class TopicRecovery:
         if read_topic(store, topic.name, topic.uid) is None:
             put_topic(store, topic)
         if layout is not None:
-            put_layout(store, layout, None, self.retry_policy)
-            sealed_index.create_first_page(store, topic.name, topic.uid, self.retry_policy)
+            put_layout(store, layout, None, self.store.retry_policy)
+            sealed_index.create_first_page(store, topic.name, topic.uid, self.store.retry_policy)
         if lacks_current:
-            put_current(store, topic.name, topic.uid, None, self.retry_policy, self.owner(), uid_is_external)
+            put_current(store, topic.name, topic.uid, None, self.store.retry_policy, self.owner(), uid_is_external)
 
 
 def _specified(topic: Topic) -> str:

@@ -24,7 +24,6 @@ from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_storage.object_store.conditional_writes import RetryPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +44,6 @@ class TopicSync:
         queue: WorkQueue,
         tasks: TaskRunner,
         store: StorePool,
-        retry_policy: RetryPolicy,
         warm_up: WarmUp,
         clock: Clock,
         owner: Callable[[], str],
@@ -58,7 +56,6 @@ class TopicSync:
         self._queue = queue
         self._tasks = tasks
         self._store = store
-        self._retry_policy = retry_policy
         self._warm_up = warm_up
         self._now = clock
         self._owner = owner
@@ -137,7 +134,9 @@ class TopicSync:
 
     async def _adopt(self, managed: ManagedTopic, desired: DesiredTopic) -> None:
         try:
-            adopted = await self._store.run(adoption.adopt, desired, self._retry_policy, self._now(), self._owner())
+            adopted = await self._store.run(
+                adoption.adopt, desired, self._store.retry_policy, self._now(), self._owner()
+            )
         except Exception as error:
             managed.retry_at = self._now() + RETRY_INTERVAL_US
             managed.problem = error.message if isinstance(error, SmqError) else f"unexpected: {error}"

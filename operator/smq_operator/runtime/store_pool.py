@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import Concatenate, ParamSpec, TypeVar
 
 from smq_core.errors import StoreUnavailable
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 
 P = ParamSpec("P")
@@ -17,9 +18,11 @@ T = TypeVar("T")
 class StorePool:
     """The store of one leader and the threads that wait for it. ``executor`` None is the event loop's own executor."""
 
-    def __init__(self, store: Store, executor: Executor | None) -> None:
+    def __init__(self, store: Store, executor: Executor | None, retry_policy: RetryPolicy | None = None) -> None:
         self._store = store
         self._executor = executor
+        self.retry_policy = retry_policy or RetryPolicy()
+        """How long the calls repeat their writes."""
         self.failures = 0
         """How many calls the store did not answer."""
 

@@ -162,10 +162,9 @@ class LeaderInMemory:
         self.parts = build_leader(
             platform,
             fleet,
-            StorePool(store, self.pool),
+            StorePool(store, self.pool, RetryPolicy(2.0)),
             StoreSettings(url=store.url),
             clock=virtual_time.now,
-            retry_policy=RetryPolicy(2.0),
             readiness=readiness or Readiness(),
             tasks=self.tasks,
             owner=lambda: self.owner,

@@ -47,10 +47,9 @@ class MergingLeader:
         self.merger = SmallFileMerger(
             topics={NAME: self.managed},
             source=self,
-            store=StorePool(self.store, pool),
+            store=StorePool(self.store, pool, RETRY_POLICY),
             tasks=self.tasks,
             clock=lambda: self.time,
-            retry_policy=RETRY_POLICY,
             settings=settings,
         )
 

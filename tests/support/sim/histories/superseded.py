@@ -332,7 +332,7 @@ class SupersededHistory:
 
     async def _lead(self, process: Process, skew: int) -> None:
         store = FileStore(self.store, process)
-        policy, pool = store.retry_policy(3.0), StorePool(cast(Store, store), None)
+        pool = StorePool(cast(Store, store), None, store.retry_policy(3.0))
 
         def now() -> int:
             return self.world.now + skew
@@ -343,7 +343,6 @@ class SupersededHistory:
             filer_clock=clock,
             clock=now,
             settings=CLEANUP,
-            retry_policy=policy,
             problems=LeaderProblems(),
             is_held=lambda store, topic, retry_policy: False,
         )
@@ -356,12 +355,12 @@ class SupersededHistory:
                 started = {(HOLDER.incarnation, segment_name(self.numbers))}
                 if plan_retention(self.topic.spec, list(managed.sealed.values()), [], now()).removals:
                     clocks, known = await clock.read(), await pool.run(read_consistent, self.topic)
-                    await pool.run(remove_expired, self.topic, known, [], started, clocks, policy)
+                    await pool.run(remove_expired, self.topic, known, [], started, clocks, pool.retry_policy)
                 await collector.collect(managed, self.topic, self._hosted)
                 clocks = await clock.read()
                 removed = [it for it in managed.removed_segments.values() if it.files]
                 if any(age_of_removal(it, clocks) >= CLEANUP.removed_files_grace_us for it in removed):
-                    await pool.run(delete_files, self.topic, clocks, CLEANUP, policy)
+                    await pool.run(delete_files, self.topic, clocks, CLEANUP, pool.retry_policy)
                 if dice.random() < 0.2:
                     before = datetime.fromtimestamp((clocks.earliest - CLEANUP.orphan_grace_us) / SECOND, UTC)
                     await pool.run(collect_orphaned_files, self.topic, before)

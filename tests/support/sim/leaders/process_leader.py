@@ -123,10 +123,9 @@ class ProcessLeader:
         self.parts = build_leader(
             platform,  # type: ignore[arg-type]
             calls,
-            StorePool(store, None),
+            StorePool(store, None, filer.retry_policy(CALL_TIMEOUT)),
             StoreSettings(url=filer.url),
             clock=self.clock,
-            retry_policy=filer.retry_policy(CALL_TIMEOUT),
             readiness=Readiness(),
             tasks=TaskRunner(),
             owner=lambda: "",

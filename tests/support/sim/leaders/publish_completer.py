@@ -66,9 +66,8 @@ class SimulatedCompleter:
             readiness=Readiness(),
             topics=_OneTopic(history),  # type: ignore[arg-type]
             completer=_Progress(),  # type: ignore[arg-type]
-            store=StorePool(self._filer, None),
+            store=StorePool(self._filer, None, self._filer.retry_policy(3.0)),
             clock=lambda: history.world.now,
-            retry_policy=self._filer.retry_policy(3.0),
             max_upload_age=uploads.MAX_AGE,
         )
         self._acked: dict[tuple[str, int], set[int]] = {}

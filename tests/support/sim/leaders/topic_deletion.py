@@ -224,12 +224,11 @@ class SimulatedTopicDeletion:
         self.loop = VirtualLoop(leader.process)
         self.store: Any = BlockingStore(leader.store, leader.process)
         self._retry_policy = self.store.retry_policy(5.0)
-        self._pool = StorePool(self.store, None)
+        self._pool = StorePool(self.store, None, self._retry_policy)
         sealing = SealExecutor(
             store=self._pool,
             brokers=SimulatedCalls(self),
             receiver=lambda replica: replica,
-            retry_policy=self._retry_policy,
             writer_id=leader.process.name,
         )
         # For the manager, this object is the topic directory, registry, platform, task runner and warm-up in one.
@@ -244,7 +243,6 @@ class SimulatedTopicDeletion:
             tasks=it,
             warm_up=it,
             clock=self.now,
-            retry_policy=self._retry_policy,
         )
 
     def start(self) -> None:

@@ -69,20 +69,17 @@ class Service:
         store = open_store("memory://")
         self.topic: Topic = make_topic(store, 0)
         self.store = OlderAnswers(store, paths.publishes(self.topic.name, self.topic.uid))
-        pool, readiness = StorePool(cast(Store, self.store), None), Readiness()
+        pool, readiness = StorePool(cast(Store, self.store), None, RETRY_POLICY), Readiness()
         readiness.set_leading()
         managed = SimpleNamespace(name=self.topic.name, topic=self.topic, layout=object())
         topics: Any = SimpleNamespace(topic=lambda name: managed)
-        completer = PublishCompleter(
-            topics={}, store=pool, tasks=TaskRunner(), clock=virtual_time.now, retry_policy=RETRY_POLICY
-        )
+        completer = PublishCompleter(topics={}, store=pool, tasks=TaskRunner(), clock=virtual_time.now)
         self._service = PublishService(
             readiness=readiness,
             topics=topics,
             completer=completer,
             store=pool,
             clock=virtual_time.now,
-            retry_policy=RETRY_POLICY,
             max_upload_age=3600 * SECOND,
         )
 

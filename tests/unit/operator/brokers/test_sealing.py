@@ -48,10 +48,9 @@ class ChainOfDeadBrokers:
         self.store = store = open_store("memory://")
         self.chain = ChunkChain(store, TOPIC.name, TOPIC.uid, SEGMENT)
         self.executor = SealExecutor(
-            store=StorePool(store, None),
+            store=StorePool(store, None, RetryPolicy(2.0)),
             brokers=FakeFleet(store),
             receiver=lambda replica: replica,
-            retry_policy=RetryPolicy(2.0),
             writer_id="leader-1",
         )
 

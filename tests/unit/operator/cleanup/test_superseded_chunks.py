@@ -248,7 +248,7 @@ class Leader:
         self.managed.merge_index(sealed_index.load(store, NAME, UID))
         self.problems = LeaderProblems()
         self.hosted: set[str] = set()
-        pool = StorePool(self.store, None)
+        pool = StorePool(self.store, None, POLICY)
         self.clock = FilerClock(pool, lambda: self.time)
         self.clock.read = self._read  # type: ignore[method-assign]
         self.collector = SupersededChunksCollector(
@@ -256,7 +256,6 @@ class Leader:
             filer_clock=self.clock,
             clock=lambda: self.time,
             settings=settings,
-            retry_policy=POLICY,
             problems=self.problems,
             is_held=lambda store, topic, retry_policy: False,
         )

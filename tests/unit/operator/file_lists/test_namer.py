@@ -16,7 +16,6 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
 from smq_storage.tables.file_lists import read_file_list, write_file_list
 from support.data.sealed_topic import END, make_topic, sealed_entry, segment_name, write_segment
@@ -128,7 +127,6 @@ async def test_a_segment_that_is_sealed_during_a_pass_gets_a_file_list_too() -> 
         store=SealsMeanwhile(store, None),
         tasks=TaskRunner(),
         clock=now,
-        retry_policy=RetryPolicy(),
     )
     running = asyncio.ensure_future(namer.run())
     await wait_until(lambda: namer.named.total() == 2, what="both have one")

@@ -94,9 +94,7 @@ def test_a_mistake_is_reported_and_the_publish_is_tried_again(store: Store, monk
     async def complete() -> None:
         managed = managed_topic()
         pool = StorePool(cast(Store, reads), None)
-        found = PublishCompleter(
-            topics={TOPIC.name: managed}, store=pool, tasks=TaskRunner(), clock=lambda: 0, retry_policy=RetryPolicy()
-        )
+        found = PublishCompleter(topics={TOPIC.name: managed}, store=pool, tasks=TaskRunner(), clock=lambda: 0)
         task = asyncio.create_task(found._complete(TOPIC, "etl"))
         async with asyncio.timeout(HANG_GUARD):
             while not found.problems and not task.done():
@@ -124,9 +122,7 @@ async def test_a_document_that_could_not_be_read_is_read_again_soon() -> None:
     )
     managed = managed_topic()
     pool = StorePool(cast(Store, UnavailableAtFirst(store)), None)
-    found = PublishCompleter(
-        topics={TOPIC.name: managed}, store=pool, tasks=TaskRunner(), clock=virtual_time.now, retry_policy=RetryPolicy()
-    )
+    found = PublishCompleter(topics={TOPIC.name: managed}, store=pool, tasks=TaskRunner(), clock=virtual_time.now)
     running = asyncio.ensure_future(found.run())
     await asyncio.sleep(0.5)
     assert not managed.unfinished_publishes
@@ -158,7 +154,6 @@ def test_an_unfinished_publish_is_seen_until_it_is_complete(
             store=StorePool(store, None),
             tasks=tasks,
             clock=lambda: 0,
-            retry_policy=RetryPolicy(),
         )
         await found._check(managed, TOPIC)
         assert managed.unfinished_publishes == {"etl": 7}
@@ -174,9 +169,7 @@ def test_an_unfinished_publish_is_seen_until_it_is_complete(
 
 def test_segments_that_need_a_newer_file_share_one_copy(store: Store, file: AtomicFile) -> None:
     async def copy_for_segments() -> set[str]:
-        shared = PublishCompleter(
-            topics={}, store=StorePool(store, None), tasks=TaskRunner(), clock=lambda: 0, retry_policy=RetryPolicy()
-        )
+        shared = PublishCompleter(topics={}, store=StorePool(store, None), tasks=TaskRunner(), clock=lambda: 0)
         publish, attempt = AtomicPublish(1, (file,), LayoutMark(1, (0,), 1), 0), _Attempt(1)
         old = TopicSchema(0, NEW.columns)
         ranges = [
@@ -213,9 +206,7 @@ def test_what_was_acked_of_a_version_says_nothing_of_the_next_one(store: Store) 
     change_publishes(store, topic.name, topic.uid, lambda it: claim_app(it, "etl", "me", "p", 0), RetryPolicy())
 
     async def try_both() -> None:
-        completing = PublishCompleter(
-            topics={}, store=StorePool(store, None), tasks=TaskRunner(), clock=lambda: 0, retry_policy=RetryPolicy()
-        )
+        completing = PublishCompleter(topics={}, store=StorePool(store, None), tasks=TaskRunner(), clock=lambda: 0)
         commit(store, topic, file, 1)
         epoch = app_of(store, topic).epoch
         completing._attempts[topic.uid, "etl"] = _Attempt(epoch, acked={1})

@@ -17,6 +17,7 @@ from smq_core.reconcile.effects import PutLayout, ReadLayout
 from smq_operator.reconcile.manual_requests import wait_until_written
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_storage.catalog import paths
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import to_json
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
@@ -82,6 +83,8 @@ async def test_an_index_that_is_behind_its_layout_is_not_taken():
 
 class FailingStore:
     """A filer that does not answer writes of layouts."""
+
+    retry_policy = RetryPolicy()
 
     async def run(self, *_: object) -> str:
         raise StoreStateUnknown("no clear answer from s3://smq")

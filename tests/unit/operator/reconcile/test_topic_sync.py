@@ -18,7 +18,6 @@ from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import sealed_index
-from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import open_store
 from support.data.sealed_topic import END, make_topic, sealed_entry, segment_name
 from support.in_memory.brokers import FakeFleet
@@ -82,7 +81,6 @@ async def test_a_loss_of_a_former_topic_of_the_name_is_none_of_the_next() -> Non
         store=pool,
         tasks=tasks,
         clock=now,
-        retry_policy=RetryPolicy(),
     )
     assert recorder.handle_positions(managed, "g", {segment_name(0): END + 5})
     await wait_until(lambda: tasks.idle)
