@@ -54,18 +54,17 @@ class GroupChanges:
         assert managed.topic is not None
         await self.reach.check(managed, positions)
         async with self.groups.without_members(managed, name):
-            found = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
-            if found is None and not create:
+            stored, etag = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
+            if stored.deleted and not create:
                 raise _no_such_group(managed.name, name)
-            before = dict(found[0].positions) if found is not None else None
-            stored = found[0] if found is not None else CommittedPositions(generation=0)
+            before = dict(stored.positions) if not stored.deleted else None
             if dry_run:
                 return PositionChange(before, positions, stored.generation)
             mine = self._changed(managed, name, positions, stored)
-            etag = found[1] if found is not None else None
             await self._put(managed.topic, name, mine, etag)
             self.groups.idle.put(managed.topic.uid, _snapshot_of(name, mine))
-            log.info("group.positions_set", topic=managed.name, group=name, generation=mine.generation, new=not found)
+            new = stored.deleted
+            log.info("group.positions_set", topic=managed.name, group=name, generation=mine.generation, new=new)
             return PositionChange(before, mine.positions, mine.generation)
 
     async def delete(self, topic: str, name: str) -> None:
@@ -73,13 +72,13 @@ class GroupChanges:
         managed = await self.groups.ready_topic(topic)
         assert managed.topic is not None
         async with self.groups.without_members(managed, name):
-            found = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
-            if found is None:
+            stored, etag = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
+            if stored.deleted:
                 raise _no_such_group(managed.name, name)
             # This write fails if another leader serves the group by now, so that its members keep their positions.
-            mine = self._changed(managed, name, found[0].positions, found[0])
-            await self._put(managed.topic, name, mine, found[1])
-            await self.store.run(files.delete_positions, managed.name, managed.topic.uid, name)
+            generation, now = next_generation(stored.generation), self.clock()
+            mine = CommittedPositions(generation=generation, writer=uuid.uuid4().hex, last_active_at=now, deleted=True)
+            await self._put(managed.topic, name, mine, etag)
             self.groups.idle.remove(managed.topic.uid, name)
             log.info("group.deleted", topic=managed.name, group=name)
 

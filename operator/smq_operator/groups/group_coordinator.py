@@ -188,8 +188,8 @@ class GroupCoordinator:
         if it is not None:
             return dict(it.group.positions)
         assert managed.topic is not None
-        found = await self._store.run(files.read_positions, managed.name, managed.topic.uid, name)
-        return found[0].positions if found is not None else {}
+        stored, _ = await self._store.run(files.read_positions, managed.name, managed.topic.uid, name)
+        return stored.positions
 
     async def states(self, managed: ManagedTopic, topic: Topic) -> list[GroupProgress]:
         """The progress of all groups of a topic, with durable positions only. Raises StoreUnavailable.
@@ -346,25 +346,26 @@ class GroupCoordinator:
     async def _load(self, managed: ManagedTopic, name: str, start: GroupStart | Positions | None) -> LoadedGroup:
         assert managed.topic is not None
         topic = managed.topic
-        found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
-        if found is None and start is None:
+        kept, etag_before = await self._store.run(files.read_positions, topic.name, topic.uid, name)
+        new = kept.deleted
+        if new and start is None:
             raise StaleGeneration(f"group {name} has no members: join first", generation=0)
-        kept = found[0] if found is not None else CommittedPositions(generation=0, epoch=uuid.uuid4().hex)
         generation = next_generation(kept.generation)
-        begin = start if found is None and isinstance(start, Mapping) else kept.positions
-        if found is None and isinstance(start, Mapping):
+        begin = start if new and isinstance(start, Mapping) else kept.positions
+        if new and isinstance(start, Mapping):
             await self._reach.check(managed, start)
-        latest = await self._latest(managed) if found is None and start is GroupStart.LATEST else {}
-        group = Group(name=name, generation=generation, reader=ReadProgress(positions=dict(begin)), epoch=kept.epoch)
+        latest = await self._latest(managed) if new and start is GroupStart.LATEST else {}
+        epoch = uuid.uuid4().hex if new else kept.epoch
+        group = Group(name=name, generation=generation, reader=ReadProgress(positions=dict(begin)), epoch=epoch)
         group.update(managed.nodes(), self._now(), managed.removed_intervals)
-        if found is None and start is GroupStart.LATEST:
+        if new and start is GroupStart.LATEST:
             group.reader.skip_to_latest()
             for segment, upto in latest.items():
                 group.reader.advance(segment, upto)
         now = self._now()
         known_losses = dict(kept.known_losses) if kept.known_losses is not None else {}
         if kept.known_losses is None:
-            starts_later = found is None and start is not GroupStart.EARLIEST
+            starts_later = new and start is not GroupStart.EARLIEST
             known_losses = losses_before(managed, group, now if starts_later else kept.committed_at)
         mine = CommittedPositions(
             generation=generation,
@@ -381,10 +382,10 @@ class GroupCoordinator:
             topic.uid,
             name,
             mine,
-            found[1] if found else None,
+            etag_before,
             self._store.retry_policy,
         )
-        log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=found is None)
+        log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=new)
         return LoadedGroup(
             managed=managed,
             topic=topic,
@@ -489,9 +490,9 @@ class GroupCoordinator:
         topic, name = it.topic, it.group.name
         if it.written:
             # The outcome of an earlier PUT is unknown; it may have written the current file.
-            found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
-            if found is not None and found[0].writer in it.written:
-                it.etag = found[1]
+            stored, etag = await self._store.run(files.read_positions, topic.name, topic.uid, name)
+            if etag is not None and stored.writer in it.written:
+                it.etag = etag
         it.written.add(mine.writer)
         it.etag = await self._store.run(
             files.put_positions, topic.name, topic.uid, name, mine, it.etag, self._store.retry_policy

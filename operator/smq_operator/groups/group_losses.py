@@ -54,8 +54,8 @@ class GroupLosses:
             committed_at, positions = it.committed_at, dict(it.group.positions)
         else:
             assert managed.topic is not None
-            found = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
-            committed_at, positions = (found[0].committed_at, dict(found[0].positions)) if found else (0, {})
+            stored, _ = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
+            committed_at, positions = stored.committed_at, dict(stored.positions)
         losses = []
         for segment in mine:
             start = max(segment.unread[name], positions.get(segment.name, 0))

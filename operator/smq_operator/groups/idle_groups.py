@@ -100,17 +100,13 @@ class IdleGroups:
 
 
 def read_groups(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, CommittedPositions | None]:
-    """What the files of the topic's groups say, by name; None for one that cannot be read."""
+    """What the files of the topic's groups say, by name, without deleted ones; None for one that cannot be read."""
     stored: dict[str, CommittedPositions | None] = {}
     for name in files.list_groups(store, topic.name, topic.uid):
         stored[name] = None
         with scan.document(paths.group(topic.name, topic.uid, name)):
-            found = files.read_positions(store, topic.name, topic.uid, name)
-            if found is None:
-                del stored[name]
-            else:
-                stored[name] = found[0]
-    return stored
+            stored[name], _ = files.read_positions(store, topic.name, topic.uid, name)
+    return {name: kept for name, kept in stored.items() if kept is None or not kept.deleted}
 
 
 def _snapshot(name: str, kept: CommittedPositions | None) -> GroupSnapshot:

@@ -1,4 +1,8 @@
-"""_groups/<group>.json: the committed positions of a group, changed by compare-and-swap."""
+"""_groups/<group>.json: the committed positions of a group, changed by compare-and-swap.
+
+The file stays when the group is deleted (``deleted``). Without it, a late PUT of the group's beginning would create
+the group again, and a late DELETE would remove a group that has begun anew.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,9 @@ class CommittedPositions:
 
     ``committed_at`` is when a member last committed, ``last_active_at`` when the group last had a member, both in
     microseconds; 0 if that is unknown. ``known_losses`` are the losses of segments that were reported to members,
-    as the offset up to which; None in a document of an earlier version. ``epoch`` changes when an administrator sets
-    the positions, and is another one in a group that was deleted and begun anew.
+    as the offset up to which; None if that is not known yet. ``epoch`` changes when an administrator sets
+    the positions, and is another one in a group that was deleted and begun anew. A group that was deleted has no
+    positions, and its generation continues when it begins anew.
     """
 
     generation: int
@@ -31,11 +36,13 @@ class CommittedPositions:
     last_active_at: int = 0
     known_losses: Mapping[str, int] | None = None
     epoch: str = ""
+    deleted: bool = False
 
 
-def read_positions(store: Store, topic: str, uid: str, group: str) -> tuple[CommittedPositions, str] | None:
-    """The positions and their etag, or None for a group that never committed. Raises StoreUnavailable."""
-    return read_document(store, paths.group(topic, uid, group), CommittedPositions)
+def read_positions(store: Store, topic: str, uid: str, group: str) -> tuple[CommittedPositions, str | None]:
+    """The positions and their etag. A group that there never was counts as deleted. Raises StoreUnavailable."""
+    found = read_document(store, paths.group(topic, uid, group), CommittedPositions)
+    return found or (CommittedPositions(generation=0, deleted=True), None)
 
 
 def put_positions(
@@ -74,19 +81,15 @@ def highest_positions(store: Store, topic: str, uid: str) -> dict[str, int]:
     highest: dict[str, int] = {}
     for group in list_groups(store, topic, uid):
         try:
-            found = read_positions(store, topic, uid, group)
+            stored, _ = read_positions(store, topic, uid, group)
         except CorruptDocument:
             continue
-        for segment, position in found[0].positions.items() if found is not None else ():
+        for segment, position in stored.positions.items():
             highest[segment] = max(position, highest.get(segment, 0))
     return highest
 
 
-def delete_positions(store: Store, topic: str, uid: str, group: str) -> None:
-    store.delete(paths.group(topic, uid, group))
-
-
 def list_groups(store: Store, topic: str, uid: str) -> list[str]:
-    """The groups that have committed, by name, from a listing. Files that are no group's are skipped."""
+    """The groups with a file, by name, from a listing; also deleted ones. Files that are no group's are skipped."""
     found = (paths.group_name(o.path) for o in store.list(paths.groups_folder(topic, uid)))
     return [name for name in found if name is not None]

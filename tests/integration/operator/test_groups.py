@@ -106,8 +106,8 @@ def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two_segments
     a.join()
     a.commit(**{one: 7})
     uid = two_segments.locate(topic).topic.uid
-    found = read_positions(two_segments.store.open(), f"default/{topic}", uid, "g")
-    assert found is not None and found[0].positions == {one: 7}, "it is there before the answer is"
+    found, _ = read_positions(two_segments.store.open(), f"default/{topic}", uid, "g")
+    assert found.positions == {one: 7}, "it is there before the answer is"
     two_segments.kill()
     two_segments.start()
     assert committed(two_segments, topic) == {one: 7}

@@ -142,6 +142,45 @@ MUTATIONS = (
         (f"{TEST_CHANGES}::test_a_member_that_was_away_cannot_commit_over_a_change",),
     ),
     Mutation(
+        "remove_the_file_of_a_deleted_group",
+        "A late PUT or DELETE changes no group that was deleted or has begun anew.",
+        CHANGES,
+        "            self.groups.idle.remove(managed.topic.uid, name)\n            log.info(",
+        "            self.groups.idle.remove(managed.topic.uid, name)\n"
+        "            path = files.paths.group(managed.name, managed.topic.uid, name)\n"
+        "            await self.store.run(lambda store: store.delete(path))\n"
+        "            log.info(",
+        (
+            f"{TEST_CHANGES}::test_a_late_put_of_a_groups_beginning_does_not_undo_its_deletion",
+            f"{TEST_CHANGES}::test_a_late_deletion_does_not_remove_a_group_that_has_begun_anew",
+            f"{TEST_CHANGES}::test_the_generation_of_a_deleted_group_continues_when_it_begins_anew",
+        ),
+    ),
+    Mutation(
+        "begin_a_deleted_group_with_its_first_generation",
+        "The generation of a group never goes back, also when it was deleted.",
+        COORDINATOR,
+        "        generation = next_generation(kept.generation)\n",
+        "        generation = next_generation(0 if new else kept.generation)\n",
+        (f"{TEST_CHANGES}::test_the_generation_of_a_deleted_group_continues_when_it_begins_anew",),
+    ),
+    Mutation(
+        "begin_a_deleted_group_in_its_former_epoch",
+        "A group that was deleted begins in another epoch.",
+        COORDINATOR,
+        "        epoch = uuid.uuid4().hex if new else kept.epoch\n",
+        "        epoch = kept.epoch\n",
+        (f"{TEST_CHANGES}::test_a_member_of_a_group_that_was_deleted_twice_forgets_its_positions",),
+    ),
+    Mutation(
+        "count_deleted_groups",
+        "A deleted group is not shown, and retention does not wait for it.",
+        IDLE,
+        " if kept is None or not kept.deleted}",
+        "}",
+        (f"{TEST_CHANGES}::test_a_deleted_group_is_gone_and_begins_anew",),
+    ),
+    Mutation(
         "go_on_at_ones_own_position_after_a_reset",
         "A member forgets its positions when those of the group were set.",
         CONSUMER,

@@ -12,9 +12,9 @@ from smq.consuming.groups.member_positions import MemberPositions
 from smq_core.reading.consumer_group import Group
 from smq_operator.cleanup import garbage_collection, retention
 from smq_operator.cleanup.garbage_collection import GarbageCollector
-from smq_operator.groups import group_coordinator
 from smq_operator.groups.group_changes import GroupChanges
 from smq_operator.groups.segment_reach import SegmentReach
+from smq_storage.catalog import group_positions
 from smq_storage.catalog.group_positions import CommittedPositions
 from support.sim.clients.group_program import GroupProgram
 
@@ -36,12 +36,13 @@ def keep_the_epoch_of_positions_that_are_set(patch: Patch) -> None:
 @mutation
 def give_a_group_the_epoch_of_a_deleted_one(patch: Patch) -> None:
     """A group that is made again after its deletion has another epoch, so that members of before go back."""
+    original = group_positions.read_positions
 
-    def positions(**fields: Any) -> CommittedPositions:
-        fields["epoch"] = fields["epoch"] if fields["generation"] else "first"
-        return CommittedPositions(**fields)
+    def read_positions(store: Any, topic: str, uid: str, group: str) -> tuple[CommittedPositions, str | None]:
+        stored, etag = original(store, topic, uid, group)
+        return (replace(stored, deleted=False, epoch="first") if stored.deleted else stored), etag
 
-    patch.setattr(group_coordinator, "CommittedPositions", positions)
+    patch.setattr(group_positions, "read_positions", read_positions)
 
 
 @mutation

@@ -45,7 +45,7 @@ class GroupChecker(ElasticChecker):
     def _stored(self, path: str, value: Any) -> None:
         group = path.removeprefix("group/")
         is_group = path.startswith("group/")
-        if is_group and value is None:
+        if is_group and (value is None or value.deleted):
             self.epochs.pop(group, None)
             self.owners.pop(group, None)
             self.committed.pop(group, None)  # retention need not wait for it any more
@@ -64,7 +64,7 @@ class GroupChecker(ElasticChecker):
                 self.must([Violation(10, segment, words)])
 
     def _begin_epoch(self, group: str, epoch: str, positions: dict[str, int]) -> None:
-        """The group is new, an administrator has set its positions, or a deletion keeps members from committing."""
+        """The group is new, or an administrator has set its positions."""
         if epoch in self._former_epochs:
             self.must([Violation(10, group, "what an administrator has changed is undone")])
         if any(positions.values()) and positions not in (*self._wanted.get(group, ()), self.committed.get(group)):

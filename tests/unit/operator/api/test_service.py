@@ -137,8 +137,8 @@ async def test_a_commit_whose_put_failed_is_made_all_the_same(monkeypatch: pytes
         FailingGroupPuts(open_topic_setup.store, monkeypatch, how, times=1)
         await commit(leader, assignment, **{name: 3})
         uid = leader.topics[TOPIC].topic.uid  # type: ignore[union-attr]
-        found = group_files.read_positions(open_topic_setup.store, TOPIC, uid, "g")
-        assert found is not None and found[0].positions == {name: 3}
+        found, _ = group_files.read_positions(open_topic_setup.store, TOPIC, uid, "g")
+        assert found.positions == {name: 3}
         await commit(leader, assignment, **{name: 4})
 
 

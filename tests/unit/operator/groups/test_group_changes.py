@@ -19,7 +19,7 @@ from smq_proto.v1 import admin_pb2, groups_pb2
 from smq_storage.catalog import group_positions, paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
-from smq_storage.object_store.store import open_store
+from smq_storage.object_store.store import ObjectExists, open_store
 from support.in_memory.brokers import FakeFleet, batch_of
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
 from support.virtual_time import virtual_time
@@ -84,10 +84,13 @@ class GroupBench:
         await self.commit((await self.join()).generation, offset)
         await self.leave()
 
-    async def group(self) -> groups_pb2.GroupList.Group:
+    async def groups(self) -> list[groups_pb2.GroupList.Group]:
         listed = await self.leader.call("ListGroups", groups_pb2.ListGroupsRequest(topic="t"))
         assert isinstance(listed, groups_pb2.GroupList)
-        (found,) = listed.groups
+        return list(listed.groups)
+
+    async def group(self) -> groups_pb2.GroupList.Group:
+        (found,) = await self.groups()
         return found
 
     async def set(self, positions: dict[str, int], **fields: Any) -> groups_pb2.SetPositionsReply:
@@ -105,8 +108,8 @@ class GroupBench:
         await wait_until(lambda: self.segment in self.leader.topics[TOPIC].sealed)
 
     def stored(self) -> dict[str, int] | None:
-        found = group_positions.read_positions(self.store, TOPIC, self.uid, GROUP)
-        return dict(found[0].positions) if found is not None else None
+        found, _ = group_positions.read_positions(self.store, TOPIC, self.uid, GROUP)
+        return dict(found.positions) if not found.deleted else None
 
 
 def put_chunk(bench: GroupBench, rows: int) -> None:
@@ -531,10 +534,73 @@ async def test_a_deleted_group_is_gone_and_begins_anew():
     async with bench.serving():
         await bench.read_to(8)
         await bench.delete()
-        assert bench.stored() is None and not list(bench.store.list(paths.groups_folder(TOPIC, bench.uid)))
+        managed = bench.leader.topics[TOPIC]
+        assert managed.topic is not None
+        assert bench.stored() is None and not await bench.groups()
+        assert not await bench.leader.groups.states(managed, managed.topic), "retention does not wait for it"
         with pytest.raises(RpcAborted, match="no group g"):
             await bench.delete()
+        with pytest.raises(RpcAborted, match="no group g"):
+            await bench.set({})
         assert dict((await bench.join()).positions) == {bench.segment: 0}
+
+
+@virtual_time
+async def test_a_late_put_of_a_groups_beginning_does_not_undo_its_deletion() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        path = paths.group(TOPIC, bench.uid, GROUP)
+        beginning = bytes(bench.store.get(path).data)
+        await bench.commit(joined.generation, 8)
+        await bench.leave()
+        await bench.delete()
+        with pytest.raises(ObjectExists):
+            bench.store.put_new(path, beginning)  # the filer applies a PUT whose time was up
+        assert (await bench.join()).epoch != joined.epoch
+
+
+@virtual_time
+async def test_a_late_deletion_does_not_remove_a_group_that_has_begun_anew() -> None:
+    bench = GroupBench()
+    requests: list[str] = []
+    async with bench.serving():
+        await bench.read_to(8)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(bench.store), "delete", lambda store, path: requests.append(path))
+            await bench.delete()
+        await bench.commit((await bench.join()).generation, 5)
+        for path in requests:
+            bench.store.delete(path)  # the filer applies DELETEs whose answers were lost
+        assert bench.stored() == {bench.segment: 5}
+
+
+@virtual_time
+async def test_a_member_of_a_group_that_was_deleted_twice_forgets_its_positions() -> None:
+    bench = GroupBench()
+    epochs = []
+    async with bench.serving():
+        for _ in range(3):
+            epochs.append((await bench.join()).epoch)
+            await bench.leave()
+            await bench.delete()
+    assert len(set(epochs)) == 3 and all(epochs)
+
+
+@pytest.mark.parametrize("by", ["member", "administrator"])
+@virtual_time
+async def test_the_generation_of_a_deleted_group_continues_when_it_begins_anew(by: str) -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        before = await bench.join()
+        await bench.leave()
+        await bench.delete()
+        if by == "administrator":
+            done = await bench.set({bench.segment: 5}, create=True)
+            assert not done.before
+        after = await bench.join()
+        assert after.generation > before.generation and after.epoch != before.epoch
+        assert dict(after.positions) == {bench.segment: 5 if by == "administrator" else 0}
 
 
 @virtual_time

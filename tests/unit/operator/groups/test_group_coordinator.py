@@ -238,8 +238,7 @@ async def test_retention_sees_the_positions_that_another_leader_has_set_back():
         served = leader.groups.loaded(TOPIC, GROUP)
         assert served is not None
         served.reader.advance(segment, 7)
-        found = group_positions.read_positions(leader.store, topic.name, topic.uid, GROUP)
-        assert found is not None
+        _, etag = group_positions.read_positions(leader.store, topic.name, topic.uid, GROUP)
         newer = CommittedPositions(
             generation=generation + 1000,
             positions={segment: 3},
@@ -247,7 +246,7 @@ async def test_retention_sees_the_positions_that_another_leader_has_set_back():
             last_active_at=1,
             epoch="newer",
         )
-        group_positions.put_positions(leader.store, topic.name, topic.uid, GROUP, newer, found[1])
+        group_positions.put_positions(leader.store, topic.name, topic.uid, GROUP, newer, etag)
 
         (state,) = await leader.groups.states(managed, topic)
 
