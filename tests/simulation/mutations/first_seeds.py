@@ -57,7 +57,7 @@ FIRST_SEEDS = {
     "place_on_brokers_that_drain": 9,
     "publish_uploads_of_any_age": 13,
     "publish_values_that_are_about_to_be_collected": 16,
-    "read_the_groups_before_what_expires": 303,
+    "read_the_groups_before_what_expires": 331,
     "recovered_logs_are_dropped_before_the_seal": 50,
     "remove_a_segment_before_its_predecessors": 7,
     "remove_what_a_group_has_still_to_read": 7,

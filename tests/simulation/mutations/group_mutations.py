@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,9 @@ from support.sim.clients.group_program import GroupProgram
 
 MUTATIONS = MutationTable()
 mutation = MUTATIONS.add
+
+# Long enough for a group to begin anew meanwhile, in many histories.
+PAUSE_SECONDS = 3
 
 
 @mutation
@@ -127,8 +131,9 @@ def read_the_groups_before_what_expires(patch: Patch) -> None:
     """Retention knows every group that has begun before the time by which it judges, also after a pause."""
 
     async def read_state(self: GarbageCollector, managed: Any, topic: Any) -> Any:
-        groups, clocks = await self._groups.states(managed, topic), await self._filer_clock.read()
-        return clocks, None, groups
+        groups = await self._groups.states(managed, topic)
+        await asyncio.sleep(PAUSE_SECONDS)
+        return await self._filer_clock.read(), None, groups
 
     def remove_expired(store: Any, topic: Any, known: Any, *more: Any) -> Any:
         return retention.remove_expired(store, topic, retention.read_consistent(store, topic), *more)
