@@ -26,9 +26,10 @@ from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.leader_client.session import LeaderSession
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.trimmer import MemoryTrimmer
+from smq_broker.producers.claims import ProducerClaims
+from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.recovery.metrics import RecoveredCollector
 from smq_broker.recovery.recovered_logs import RecoveredLogs
-from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.replication.connections import ReplicaConnections
 from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.session import ReplicaSession
@@ -49,7 +50,6 @@ from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.shutdown import BrokerShutdown
 from smq_broker.streams.actions import Actions
-from smq_broker.streams.producer_claims import ProducerClaims
 from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.server import BrokerServer
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported

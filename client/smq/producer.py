@@ -438,7 +438,7 @@ class Producer:
         self._batcher.flush(self._timeout if timeout is None else timeout)
 
     def close(self) -> None:
-        """Flushes, then ends the streams. Repeatable. Raises the errors of ``flush`` after everything has ended.
+        """Flushes, then ends its sessions. Repeatable. Raises the errors of ``flush`` after everything has ended.
 
         A program that ends without it waits up to ``timeout`` seconds for what it has sent, and logs how many messages
         were not delivered. Raises InvalidRequest in a delivery callback if it would have to wait.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import addresses, concurrency, input_bounds, spark, storage, store_settings
-from .broker import file_lists, quiet_segments, replication, requests, segments, shared_streams
+from .broker import file_lists, producer_lanes, quiet_segments, replication, requests, segments
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
 from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
 from .mutation import Mutation
@@ -38,7 +38,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "large_values": large_values.MUTATIONS,
     "schemas": schemas.MUTATIONS,
     "replication": replication.MUTATIONS,
-    "shared_streams": shared_streams.MUTATIONS,
+    "producer_lanes": producer_lanes.MUTATIONS,
     "upload_credentials": upload_credentials.MUTATIONS,
     "publishes": publishes.MUTATIONS,
     "spark": spark.MUTATIONS,

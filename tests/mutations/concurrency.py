@@ -269,17 +269,6 @@ MUTATIONS = (
     ),
     # ---- clients
     Mutation(
-        "begin_a_stream_that_was_cut_while_it_connected",
-        "A stream that is cut while it connects does not begin.",
-        "client/smq/producing/streams/segment_stream.py",
-        "        if self._aborted:\n            channel.abort()\n",
-        "",
-        (
-            "tests/unit/client/producing/test_segment_stream.py::"
-            "test_a_stream_that_is_cut_while_it_connects_does_not_begin",
-        ),
-    ),
-    Mutation(
         "query_outcomes_over_a_broken_connection",
         "A broker that did not answer is queried over a new connection.",
         "client/smq/producing/seal_outcomes.py",

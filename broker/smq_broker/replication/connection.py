@@ -226,7 +226,7 @@ class ReplicaConnection:
             self._error = self._bug = None
             self._name = uuid4().hex
             self._lanes, self._bulk_lanes = {SMALL: lane}, {}
-        closing_error = self._run_lane(lane, pb.ReplicaHello.SMALL, NO_SCHEMA)
+        closing_error = self._run_lane(lane, pb.LANE_SMALL, NO_SCHEMA)
         with self.lock:
             # Bulk lanes end by themselves, because one may be writing to a follower that does not read.
             self._stop_lanes()
@@ -236,7 +236,7 @@ class ReplicaConnection:
         if reason is not None:
             raise reason
 
-    def _run_lane(self, lane: Lane, kind: pb.ReplicaHello.Lane, schema: pa.Schema) -> SmqError | None:
+    def _run_lane(self, lane: Lane, kind: pb.Lane, schema: pa.Schema) -> SmqError | None:
         replica = pb.ReplicaHello(primary_incarnation=self._primary_incarnation, connection=self._name, lane=kind)
         hello = pb.PutOpen(protocol=PROTOCOL, incarnation=self._follower.incarnation, replica=replica)
         return lane.run(lambda: self._connect_flight(self._follower.address), hello, schema)
@@ -297,7 +297,7 @@ class ReplicaConnection:
         lane = Lane(self, next(self._lane_numbers), self._follower.broker, self._threads)
 
         def run() -> None:
-            self._run_lane(lane, pb.ReplicaHello.BULK, schema)
+            self._run_lane(lane, pb.LANE_BULK, schema)
 
         died = partial(self.fail, Unavailable("the thread of a bulk lane died"))
         try:

@@ -83,7 +83,7 @@ class FollowerLane:
 
     @property
     def _is_bulk(self) -> bool:
-        return self._hello.lane == pb.ReplicaHello.BULK
+        return self._hello.lane == pb.LANE_BULK
 
     def serve(self) -> None:
         """Returns when the primary ends the lane. Raises an error that was sent to the primary."""

@@ -16,7 +16,7 @@ IDLE_AFTER_SECONDS = 1.0
 
 
 class ActiveClients:
-    """Counts the clients' shared streams that brought batches in the last second. Thread-safe."""
+    """Counts the clients' small lanes that brought batches in the last second. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = make_lock()

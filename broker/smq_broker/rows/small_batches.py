@@ -85,7 +85,7 @@ def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
     return SmallBatch(list(message.partitions), list(message.timestamps), list(message.keys), list(message.values))
 
 
-def rows_of(message: pb.SharedBatch | pb.ReplicationBatch, batch: pa.RecordBatch | None) -> Block | None:
+def rows_of(message: pb.ProducerFrame | pb.ReplicationBatch, batch: pa.RecordBatch | None) -> Block | None:
     """The rows of a message that came with this Arrow batch, if any. Raises InvalidRequest."""
     if not message.HasField("small_batch"):
         return batch

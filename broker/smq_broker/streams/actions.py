@@ -10,13 +10,13 @@ from google.protobuf.message import Message
 
 from smq_broker.leader_client.locator import Locator, full_name
 from smq_broker.leader_client.reports import BrokerStatusReporter
+from smq_broker.producers.claims import ProducerClaims
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
-from smq_broker.streams.producer_claims import ProducerClaims
 from smq_core.errors import InvalidRequest, NotHosted
 from smq_core.model.entities import TopicSchema
 from smq_core.model.names import shown

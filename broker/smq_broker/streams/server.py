@@ -12,7 +12,8 @@ import pyarrow.flight as fl
 import structlog
 from google.protobuf.message import Message
 
-from smq_broker.references.upload_checker import UploadChecker
+from smq_broker.producers.lane import ProducerLane
+from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.replication.follower_lane import FollowerLane, PrimaryConnections
 from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.runtime.log_limiter import LogLimiter
@@ -23,11 +24,9 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
-from smq_broker.streams.producer import ProducerStream
 from smq_broker.streams.request_limit import RequestLimit
-from smq_broker.streams.shared_stream import SharedStream
 from smq_broker.streams.tail import Frame, tail_frames
-from smq_core.errors import InvalidRequest, NotHosted, SmqError
+from smq_core.errors import InvalidRequest, SmqError
 from smq_proto.flight import parse, to_flight
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import check_protocol, error_to_pb
@@ -70,74 +69,45 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             hello = parse(pb.PutOpen, self._limit.check(descriptor.command or b""))
             role = hello.WhichOneof("role")
             if role is None:
-                raise InvalidRequest("a stream is opened as a producer's, as a shared one, or as a lane of a replica")
+                raise InvalidRequest("a stream is opened as a lane of producers or of a replica")
             with self._metrics.streams.labels(role).track_inprogress():
                 if role == "replica":
-                    self._serve_primary(hello, BatchReader(reader), writer)
-                elif role == "shared":
-                    self._serve_shared(hello, BatchReader(reader), writer)
+                    self._serve_replica(hello, BatchReader(reader), writer)
                 else:
-                    self._serve_producer(hello, context, BatchReader(reader), writer)
+                    self._serve_producers(hello, BatchReader(reader), writer)
 
-    def _serve_producer(self, hello: pb.PutOpen, context: Any, reader: Any, writer: Any) -> None:
+    def _serve_producers(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:
-            hosted = self._find(hello)
-            if not hosted.is_primary:
-                raise NotHosted(
-                    f"this broker follows {hosted.name}; its primary is at {hosted.segment.primary.address}",
-                    segment=hosted.name,
-                    primary=hosted.segment.primary.address,
-                )
-            stream = ProducerStream(
-                hosted,
-                hello.producer,
-                context,
-                reader,
-                writer,
-                max_batch=self._max_batch,
-                uploads=self._uploads,
-                accepting_batches=self._accepting_batches,
-                broker_metrics=self._metrics,
-                threads=self._threads,
-            )
+            self._check(hello, hello.producers.lane)
         except SmqError as error:
-            _send_error_reply(writer, pb.ProducerReply(error=error_to_pb(error)))
+            _send_error_reply(writer, pb.ProducerFrameReply(error=error_to_pb(error)))
             raise
-        stream.serve()
-
-    def _serve_shared(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
-        try:
-            self._check(hello)
-        except SmqError as error:
-            _send_error_reply(writer, pb.SharedReply(error=error_to_pb(error)))
-            raise
-        SharedStream(
+        ProducerLane(
             self._registry,
             hello,
             reader,
             writer,
             max_batch=self._max_batch,
             accepting_batches=self._accepting_batches,
+            uploads=self._uploads,
             broker_metrics=self._metrics,
             threads=self._threads,
             clients=self._clients,
         ).serve()
 
-    def _serve_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
+    def _serve_replica(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:
-            self._check(hello)
+            self._check(hello, hello.replica.lane)
         except SmqError as error:
             _send_error_reply(writer, pb.ReplicationFrameReply(error=error_to_pb(error)))
             raise
         FollowerLane(self._registry, self._connections, hello, reader, writer).serve()
 
-    def _check(self, hello: pb.PutOpen) -> None:
+    def _check(self, hello: pb.PutOpen, lane: pb.Lane) -> None:
         check_protocol(hello.protocol)
         self._registry.check_incarnation(hello.incarnation)
-
-    def _find(self, hello: pb.PutOpen) -> HostedSegment:
-        check_protocol(hello.protocol)
-        return self._registry.find(hello.segment, hello.uid, hello.incarnation)
+        if lane not in (pb.LANE_SMALL, pb.LANE_BULK):
+            raise InvalidRequest("a lane is a small one or a bulk one")
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         with self._errors("get"):

@@ -1,10 +1,10 @@
 """The engine of a producer: routes sub-batches to send queues, takes acks, and moves on when segments are replaced.
 
 One lock guards everything; docs/threads.md says which thread takes it. Each segment has a sender
-(``streams.segment_sender``), whose batches go on a stream that all producers of the client share, or on a separate one.
-The client's timers look for timeouts (``producer_monitor``), and its background worker fetches seal outcomes while any
-are missing (``outcome_fetcher``). A partition moves on to a successor only when its present send queue is resolved.
-What waits in that queue is sent first, which keeps the order of each key.
+(``lanes.segment_sender``), whose batches go on lanes that all producers of the client share. The client's timers look
+for timeouts (``producer_monitor``), and its background worker fetches seal outcomes while any are missing
+(``outcome_fetcher``). A partition moves on to a successor only when its present send queue is resolved. What waits in
+that queue is sent first, which keeps the order of each key.
 
 Sub-batches get the schema version of their segment (``sub_batch_versions``) when they enter its queue. If one cannot,
 the engine halts: nothing more is sent, and only what is in flight already may still be acked.
@@ -25,12 +25,10 @@ from smq.producing.callbacks import Callbacks, run_callbacks
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.keys import RowPartitions
 from smq.producing.in_flight_budget import InFlightBudget
+from smq.producing.lanes.segment_sender import SegmentSender, Session
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
 from smq.producing.producer_monitor import ProducerMonitor
 from smq.producing.producer_runtime import ProducerRuntime
-from smq.producing.streams.segment_sender import ProducerStream, SegmentSender, StreamRunner
-from smq.producing.streams.segment_stream import SegmentStream
-from smq.producing.streams.stream_thread import StreamThread
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicSnapshot, TopicView
@@ -50,7 +48,7 @@ from smq_storage.process.locks import make_lock, requires_lock
 
 log = logging.getLogger(__name__)
 
-# How long after a segment's last ack the streams to its successors are opened ahead. Later they open when needed.
+# How long after a segment's last ack the sessions for its successors are opened ahead. Later they open when needed.
 OPEN_AHEAD_SECONDS = 10.0
 
 # Applies until a broker reports its own limit.
@@ -214,16 +212,13 @@ class ProducerEngine:
         self._on_resolved()
 
     def close(self) -> None:
-        """Ends all threads and fails what is still in flight. Repeatable. A delivery callback may call it."""
+        """Ends all sessions and fails what is still in flight. Repeatable. A delivery callback may call it."""
         self.view.remove_listener(self._on_layout_changed)
         with self.lock:
             self.stopping = True
-            senders = list(self._senders.values())
-            for sender in senders:
+            for sender in self._senders.values():
                 sender.notify()
         self._closing.set()
-        for sender in senders:
-            sender.join(5)
         self.fail(InvalidRequest("the producer is closed"))
 
     def fail(self, error: SmqError) -> None:
@@ -248,52 +243,30 @@ class ProducerEngine:
     # ---- from the segment senders
 
     @requires_lock("lock")
-    def run_stream(self, sender: SegmentSender) -> StreamRunner:
-        """Opens a stream for this sender, a shared one unless it needs its own."""
+    def open_session(self, sender: SegmentSender) -> Session:
         segment = sender.send_queue.segment
-        shared = self._runtime.shared_streams
-        if sender.own_stream or shared is None:
-            return StreamThread(self, sender, self.open_stream(segment))
         hello = pb.ProducerHello(producer=self.producer_id, epoch=self._epoch, instance=self._instance)
         schema = self._versions.message_schema(segment.schema_version)
-        return shared.open_session(segment, self._uid, schema, hello, self, sender)
-
-    @property
-    def shares_streams(self) -> bool:
-        return self._runtime.shared_streams is not None
+        return self._runtime.lanes.open_session(segment, self._uid, schema, hello, self, sender)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         self._runtime.timers.call_later(seconds, call)
-
-    def open_stream(self, segment: Segment) -> SegmentStream:
-        """Returns a new stream to the segment's primary, not yet opened."""
-        return SegmentStream(
-            segment,
-            self._uid,
-            self.producer_id,
-            self._epoch,
-            self._instance,
-            self._versions.message_schema(segment.schema_version),
-            self.view.dialer,
-            self.on_reply,
-            self.on_end,
-        )
 
     @requires_lock("lock")
     def may_send(self, send_queue: SendQueue) -> bool:
         """Whether the queues of all its ancestors are done."""
         return self.send_queues.may_send(send_queue)
 
-    # ---- from the streams
+    # ---- from the sessions
 
-    def on_reply(self, stream: ProducerStream, reply: pb.ProducerReply) -> None:
+    def on_reply(self, session: Session, reply: pb.ProducerReply) -> None:
         kind = reply.WhichOneof("reply")
         callbacks: Callbacks = []
         fatal: SmqError | None = None
         with self.lock:
-            sender = self._senders.get(stream.segment.name)
-            if sender is None or sender.stream is not stream:
-                return  # from an aborted stream
+            sender = self._senders.get(session.segment.name)
+            if sender is None or sender.session is not session:
+                return  # from an aborted session
             send_queue = sender.send_queue
             if send_queue.state is SendQueueState.DONE:
                 return
@@ -329,14 +302,14 @@ class ProducerEngine:
         run_callbacks(callbacks)
         self._on_resolved()
         if fatal is not None:
-            self._fail_and_abort(stream, fatal)
+            self._fail_and_abort(session, fatal)
 
-    def on_end(self, stream: ProducerStream) -> None:
+    def on_end(self, session: Session) -> None:
         callbacks: Callbacks = []
         with self.lock:
-            sender = self._senders.get(stream.segment.name)
-            if sender is not None and sender.stream is stream:
-                sender.stream = None
+            sender = self._senders.get(session.segment.name)
+            if sender is not None and sender.session is session:
+                sender.session = None
                 sender.send_queue.stream_closed()
                 sender.notify()
                 if sender.replaced_at is not None:
@@ -345,13 +318,13 @@ class ProducerEngine:
 
     def report_unreachable(self, replica: Replica, failure: SmqError | None) -> None:
         """Reports the replica to the leader, in the background and not too often."""
-        what = failure.message if failure is not None else "the stream broke"
+        what = failure.message if failure is not None else "the lane broke"
         self._runtime.unreachable.report(self.view, replica.incarnation, what)
 
-    def _fail_and_abort(self, stream: ProducerStream, error: SmqError) -> None:
+    def _fail_and_abort(self, session: Session, error: SmqError) -> None:
         """Ends the producer after a reply that allows no retry: it is fenced, or the acks do not fit what was sent."""
         self.fail(error)
-        stream.abort()
+        session.abort()
 
     # ---- from the outcome fetcher and the monitor
 
@@ -407,7 +380,7 @@ class ProducerEngine:
 
     @requires_lock("lock")
     def _drop_unused(self) -> None:
-        """Ends streams that were opened ahead to segments that were replaced before anything was sent to them.
+        """Ends sessions that were opened ahead for segments that were replaced before anything was sent to them.
 
         Messages wait and are in flight only for segments of the route.
         """
@@ -421,17 +394,17 @@ class ProducerEngine:
 
     @requires_lock("lock")
     def _open_ahead(self) -> None:
-        """Opens streams to the successors of segments that are being written to."""
+        """Opens sessions for the successors of segments that are being written to."""
         since = time.monotonic() - OPEN_AHEAD_SECONDS
         written = {n for n, sender in self._senders.items() if sender.acked_at > since or not sender.send_queue.idle}
-        own = {n for n, sender in self._senders.items() if sender.own_stream}
+        bulk = {n for n, sender in self._senders.items() if sender.is_bulk}
         for segment in self._targets.segments:
             if segment.name not in self._senders and not written.isdisjoint(segment.predecessors):
                 self._senders[segment.name] = SegmentSender(
                     self,
                     self.send_queues.send_queue(segment),
                     open_ahead=True,
-                    own_stream=not own.isdisjoint(segment.predecessors),
+                    is_bulk=not bulk.isdisjoint(segment.predecessors),
                 )
 
     @requires_lock("lock")
@@ -465,14 +438,14 @@ class ProducerEngine:
     def _may_leave(self, send_queue: SendQueue) -> bool:
         """Whether the queue of a segment that is being replaced may move on without the outcome.
 
-        While its stream works, the queue stays: the segment still accepts messages, and its primary sends the outcome
-        on the stream when it is sealed. Moving on earlier would only mean waiting for the successors.
+        While its session works, the queue stays: the segment still accepts messages, and its primary sends the outcome
+        there when it is sealed. Moving on earlier would only mean waiting for the successors.
         """
         return not send_queue.in_flight and send_queue.state is not SendQueueState.STREAMING
 
     @requires_lock("lock")
     def _on_sealed(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> Callbacks:
-        """Takes in the seal outcome of a segment, from its stream or from any other broker. Raises ProducerFenced."""
+        """Takes in the seal outcome of a segment, from its session or from any other broker. Raises ProducerFenced."""
         name = outcome.segment
         send_queue = self.send_queues.send_queues.get(name)
         if send_queue is None or send_queue.state is SendQueueState.DONE:
@@ -545,7 +518,7 @@ class ProducerEngine:
         else:
             sender.notify()
             if sender.replaced_at is not None:
-                self._outcome_fetcher.start()  # the stream may never deliver the outcome
+                self._outcome_fetcher.start()  # the session may never deliver the outcome
         return []
 
     @requires_lock("lock")

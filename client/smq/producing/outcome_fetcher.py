@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from smq.producing.lanes.segment_sender import SegmentSender
 from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq.producing.seal_outcomes import SealOutcomeClient
-from smq.producing.streams.segment_sender import SegmentSender
 from smq_core.model.entities import SealOutcome, Segment, Topic
 from smq_storage.process.locks import requires_lock
 
@@ -82,7 +82,7 @@ class OutcomeFetcher:
         for sender in moving:
             assert sender.replaced_at is not None
             last_reply_at = max(sender.replaced_at, sender.acked_at)
-            if sender.stream is not None and now - last_reply_at < OUTCOME_POLL_DELAY_SECONDS:
+            if sender.session is not None and now - last_reply_at < OUTCOME_POLL_DELAY_SECONDS:
                 continue
             segment = sender.send_queue.segment
             found.append((segment.name, self._addresses(segment)))

@@ -1,8 +1,7 @@
-"""The monitor of a producer: it fails batches that are too old, and aborts streams that are unresponsive."""
+"""The monitor of a producer: it fails batches that are too old."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -11,19 +10,13 @@ from smq.producing.batching.partitioning import SubBatch
 from smq.producing.callbacks import Callbacks, run_callbacks
 from smq.producing.delivery_state import delivery_timeout
 from smq.producing.in_flight_budget import InFlightBudget
+from smq.producing.lanes.segment_sender import SegmentSender
 from smq.producing.runtime.timers import Timers
-from smq.producing.streams.segment_sender import SegmentSender
 from smq_core.errors import DeliveryTimeout, SmqError
 from smq_core.producing.send_queue import SendQueue
 from smq_storage.process.locks import requires_lock
 
-log = logging.getLogger(__name__)
-
-# While the producer has its own streams.
-CHECK_INTERVAL_SECONDS = 0.1
-
-# Otherwise only timeouts are looked for, and whether the topic was deleted.
-MAX_CHECK_INTERVAL_SECONDS = 0.5
+CHECK_INTERVAL_SECONDS = 0.5
 
 
 class ProducerMonitor:
@@ -59,9 +52,7 @@ class ProducerMonitor:
         """There is something to check, or will be soon."""
         if not self._planned:
             self._planned = True
-            own_streams = any(sender.own_stream for sender in self._senders.values())
-            interval = CHECK_INTERVAL_SECONDS if own_streams else MAX_CHECK_INTERVAL_SECONDS
-            self._timers.call_later(min(interval, self._timeout / 4), self._check)
+            self._timers.call_later(min(CHECK_INTERVAL_SECONDS, self._timeout / 4), self._check)
 
     def _check(self) -> None:
         if self._closing.is_set():
@@ -69,16 +60,10 @@ class ProducerMonitor:
         now = time.monotonic()
         with self._lock:
             self._planned = False
-            streams = [r.stream for r in self._senders.values() if r.stream is not None]
-            unresponsive = [stream for stream in streams if stream.is_unresponsive(now)]
             callbacks = self.expire(now)
-            own_streams = any(sender.own_stream and sender.stream is not None for sender in self._senders.values())
-            if own_streams or not all(send_queue.idle for send_queue in self._send_queues.values()):
+            if not all(send_queue.idle for send_queue in self._send_queues.values()):
                 self.start()
         self._on_check()
-        for stream in unresponsive:
-            log.info("%s is unresponsive; its stream is aborted", stream.segment.name)
-            stream.abort()
         run_callbacks(callbacks)
 
     @requires_lock("_lock")

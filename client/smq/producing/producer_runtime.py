@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
+import pyarrow as pa
+
+from smq.producing.lanes.lanes import ProducerLanes
+from smq.producing.lanes.segment_sender import SegmentSender, Session
+from smq.producing.lanes.session import SessionOwner
 from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq.producing.runtime.timers import Timers
 from smq.producing.runtime.unreachable_reports import UnreachableReports
 from smq.producing.seal_outcomes import SealOutcomeClient
-from smq.producing.streams.shared_streams import SharedStreams
 from smq.transport.dialer import DIRECT, Dialer
+from smq_core.model.entities import Segment
+from smq_proto.v1 import data_pb2 as pb
+
+
+class Lanes(Protocol):
+    """Where the sessions of producers are. See :class:`ProducerLanes`."""
+
+    def open_session(
+        self,
+        segment: Segment,
+        uid: str,
+        schema: pa.Schema,
+        hello: pb.ProducerHello,
+        owner: SessionOwner,
+        sender: SegmentSender,
+    ) -> Session: ...
+
+    def close(self) -> None: ...
 
 
 class ProducerRuntime:
-    """``outcomes`` fetches seal outcomes. ``shared_streams`` is None if each producer has its own streams."""
+    """``outcomes`` fetches seal outcomes."""
 
-    def __init__(self, dialer: Dialer = DIRECT, *, share_streams: bool = True) -> None:
+    def __init__(self, dialer: Dialer = DIRECT, lanes: Lanes | None = None) -> None:
         self.timers = Timers()
         self.outcomes = OutcomeWorker(lambda: SealOutcomeClient(dialer))
         self.unreachable = UnreachableReports()
-        self.shared_streams = SharedStreams(dialer, self.timers) if share_streams else None
+        self.lanes: Lanes = lanes if lanes is not None else ProducerLanes(dialer, self.timers)
 
     def close(self) -> None:
-        """Ends all threads and streams. Close the producers first. Repeatable."""
-        if self.shared_streams is not None:
-            self.shared_streams.close()
+        """Ends all threads and lanes. Close the producers first. Repeatable."""
+        self.lanes.close()
         self.timers.close()
         self.outcomes.close()
         self.unreachable.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from smq_core.errors import SegmentSealed, SmqError, Unavailable
+from smq_core.errors import SegmentSealed, Unavailable
 from smq_core.model.atomic_publish import AppState
 from smq_core.model.entities import Segment, Topic
 from smq_core.model.reference import Reference
@@ -19,6 +19,8 @@ from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
 
 # For one stream. After that all references are written again, and those that are in the log are repeats.
 TIMEOUT_SECONDS = 8.0
+# Its number on the stream, which has no other.
+SESSION = 1
 _OPTIONS = [NO_PROXY, ("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -41,25 +43,29 @@ def publish_references(
     """
     command = pb.PutOpen(
         protocol=PROTOCOL,
-        segment=segment.name,
         incarnation=segment.primary.incarnation,
         uid=topic.uid,
-        producer=pb.ProducerHello(producer=app.producer, epoch=app.epoch, instance=app.producer),
+        producers=pb.ProducersHello(lane=pb.LANE_BULK),
     )
+    hello = pb.ProducerHello(producer=app.producer, epoch=app.epoch, instance=app.producer)
     descriptor = fl.FlightDescriptor.for_command(command.SerializeToString())
     options = fl.FlightCallOptions(timeout=TIMEOUT_SECONDS)
     with flight_errors(), fl.connect(f"grpc://{segment.primary.address}", generic_options=_OPTIONS) as client:
         writer, reader = client.do_put(descriptor, schema, options)
         try:
-            opened = _next(reader, segment).opened
+            opening = pb.ProducerFrame.Open(session=SESSION, segment=segment.name, producer=hello)
+            writer.write_metadata(pb.ProducerFrame(opens=[opening]).SerializeToString())
+            replies = _replies(reader, segment)
+            opened = next(replies).opened
             if not opened.HasField("last_sequence") and opened.forgotten_upto > checked_upto:
                 return int(opened.forgotten_upto)
             for sequence, reference in enumerate(references):
-                header = pb.ProducerBatch(sequence=sequence, reference=reference_to_pb(reference))
-                writer.write_metadata(header.SerializeToString())
+                frame = pb.ProducerFrame()
+                frame.sub_batches.add(session=SESSION, sequence=sequence, reference=reference_to_pb(reference))
+                writer.write_metadata(frame.SerializeToString())
             missing = set(range(len(references)))
             while missing:
-                acks = _next(reader, segment).acks
+                acks = next(replies).acks
                 missing.difference_update(range(acks.first_sequence, acks.first_sequence + len(acks.first_offsets)))
             return None
         finally:
@@ -70,18 +76,17 @@ def publish_references(
                 writer.close()
 
 
-def _next(reader: fl.FlightMetadataReader, segment: Segment) -> pb.ProducerReply:
-    """The next reply that opens or acks. Raises the error that the broker sent instead."""
-    while True:
-        body = reader.read()
-        if body is None:
-            raise Unavailable(f"the stream to {segment.name} ended")
-        reply = parse(pb.ProducerReply, body)
-        kind = reply.WhichOneof("reply")
-        if kind == "sealed":
-            raise SegmentSealed(f"{segment.name} is sealed", segment=segment.name)
-        if kind in ("error", "rejected"):
-            error: SmqError = error_from_pb(reply.error if kind == "error" else reply.rejected.error)
-            raise error
-        if kind in ("opened", "acks"):
-            return reply
+def _replies(reader: fl.FlightMetadataReader, segment: Segment) -> Iterator[pb.ProducerReply]:
+    """The replies that open or ack. Raises the error that the broker sent instead."""
+    while (body := reader.read()) is not None:
+        frame = parse(pb.ProducerFrameReply, body)
+        if frame.HasField("error"):
+            raise error_from_pb(frame.error)
+        for it in frame.sessions:
+            kind = it.reply.WhichOneof("reply")
+            if kind == "sealed":
+                raise SegmentSealed(f"{segment.name} is sealed", segment=segment.name)
+            if kind in ("error", "rejected"):
+                raise error_from_pb(it.reply.error if kind == "error" else it.reply.rejected.error)
+            yield it.reply
+    raise Unavailable(f"the stream to {segment.name} ended")

@@ -33,6 +33,12 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_REBALANCE: _ClassVar[Reason]
     REASON_MANUAL: _ClassVar[Reason]
     REASON_SCHEMA: _ClassVar[Reason]
+
+class Lane(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LANE_UNSPECIFIED: _ClassVar[Lane]
+    LANE_SMALL: _ClassVar[Lane]
+    LANE_BULK: _ClassVar[Lane]
 DURABILITY_UNSPECIFIED: Durability
 DURABILITY_REPLICATED: Durability
 DURABILITY_STORED: Durability
@@ -51,6 +57,9 @@ REASON_ROLL: Reason
 REASON_REBALANCE: Reason
 REASON_MANUAL: Reason
 REASON_SCHEMA: Reason
+LANE_UNSPECIFIED: Lane
+LANE_SMALL: Lane
+LANE_BULK: Lane
 
 class Replica(_message.Message):
     __slots__ = ("broker", "incarnation", "address")
@@ -235,26 +244,24 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
 
 class PutOpen(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica", "shared", "uid")
+    __slots__ = ("protocol", "incarnation", "uid", "producers", "replica")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
-    SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_FIELD_NUMBER: _ClassVar[int]
-    REPLICA_FIELD_NUMBER: _ClassVar[int]
-    SHARED_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
     protocol: int
-    segment: str
     incarnation: str
-    producer: ProducerHello
-    replica: ReplicaHello
-    shared: SharedHello
     uid: str
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ..., shared: _Optional[_Union[SharedHello, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
+    producers: ProducersHello
+    replica: ReplicaHello
+    def __init__(self, protocol: _Optional[int] = ..., incarnation: _Optional[str] = ..., uid: _Optional[str] = ..., producers: _Optional[_Union[ProducersHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ...) -> None: ...
 
-class SharedHello(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+class ProducersHello(_message.Message):
+    __slots__ = ("lane",)
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    lane: Lane
+    def __init__(self, lane: _Optional[_Union[Lane, str]] = ...) -> None: ...
 
 class ProducerHello(_message.Message):
     __slots__ = ("producer", "epoch", "instance")
@@ -268,21 +275,13 @@ class ProducerHello(_message.Message):
 
 class ReplicaHello(_message.Message):
     __slots__ = ("primary_incarnation", "connection", "lane")
-    class Lane(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
-        LANE_UNSPECIFIED: _ClassVar[ReplicaHello.Lane]
-        SMALL: _ClassVar[ReplicaHello.Lane]
-        BULK: _ClassVar[ReplicaHello.Lane]
-    LANE_UNSPECIFIED: ReplicaHello.Lane
-    SMALL: ReplicaHello.Lane
-    BULK: ReplicaHello.Lane
     PRIMARY_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     primary_incarnation: str
     connection: str
-    lane: ReplicaHello.Lane
-    def __init__(self, primary_incarnation: _Optional[str] = ..., connection: _Optional[str] = ..., lane: _Optional[_Union[ReplicaHello.Lane, str]] = ...) -> None: ...
+    lane: Lane
+    def __init__(self, primary_incarnation: _Optional[str] = ..., connection: _Optional[str] = ..., lane: _Optional[_Union[Lane, str]] = ...) -> None: ...
 
 class Reference(_message.Message):
     __slots__ = ("upload", "etag", "first_row", "rows", "bytes", "partition_min", "partition_max", "timestamp_min", "timestamp_max", "schema_version")
@@ -308,20 +307,8 @@ class Reference(_message.Message):
     schema_version: int
     def __init__(self, upload: _Optional[str] = ..., etag: _Optional[str] = ..., first_row: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., timestamp_min: _Optional[int] = ..., timestamp_max: _Optional[int] = ..., schema_version: _Optional[int] = ...) -> None: ...
 
-class ProducerBatch(_message.Message):
-    __slots__ = ("sequence", "large_values", "reference", "rejections")
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    LARGE_VALUES_FIELD_NUMBER: _ClassVar[int]
-    REFERENCE_FIELD_NUMBER: _ClassVar[int]
-    REJECTIONS_FIELD_NUMBER: _ClassVar[int]
-    sequence: int
-    large_values: _containers.RepeatedScalarFieldContainer[str]
-    reference: Reference
-    rejections: int
-    def __init__(self, sequence: _Optional[int] = ..., large_values: _Optional[_Iterable[str]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., rejections: _Optional[int] = ...) -> None: ...
-
 class ProducerReply(_message.Message):
-    __slots__ = ("opened", "acks", "sealed", "error", "heartbeat", "rejected")
+    __slots__ = ("opened", "acks", "sealed", "error", "rejected")
     class Opened(_message.Message):
         __slots__ = ("last_sequence", "max_batch_bytes", "end", "forgotten_upto")
         LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -347,24 +334,17 @@ class ProducerReply(_message.Message):
         first_sequence: int
         first_offsets: _containers.RepeatedScalarFieldContainer[int]
         def __init__(self, first_sequence: _Optional[int] = ..., first_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
-    class Heartbeat(_message.Message):
-        __slots__ = ("watermark",)
-        WATERMARK_FIELD_NUMBER: _ClassVar[int]
-        watermark: int
-        def __init__(self, watermark: _Optional[int] = ...) -> None: ...
     OPENED_FIELD_NUMBER: _ClassVar[int]
     ACKS_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
     opened: ProducerReply.Opened
     acks: ProducerReply.Acks
     sealed: SealOutcome
     error: Error
-    heartbeat: ProducerReply.Heartbeat
     rejected: ProducerReply.Rejected
-    def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., heartbeat: _Optional[_Union[ProducerReply.Heartbeat, _Mapping]] = ..., rejected: _Optional[_Union[ProducerReply.Rejected, _Mapping]] = ...) -> None: ...
+    def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., rejected: _Optional[_Union[ProducerReply.Rejected, _Mapping]] = ...) -> None: ...
 
 class SmallBatch(_message.Message):
     __slots__ = ("partitions", "timestamps", "keys", "values")
@@ -378,7 +358,7 @@ class SmallBatch(_message.Message):
     values: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, partitions: _Optional[_Iterable[int]] = ..., timestamps: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
-class SharedBatch(_message.Message):
+class ProducerFrame(_message.Message):
     __slots__ = ("opens", "sub_batches", "closes", "small_batch")
     class Open(_message.Message):
         __slots__ = ("session", "segment", "producer")
@@ -390,25 +370,31 @@ class SharedBatch(_message.Message):
         producer: ProducerHello
         def __init__(self, session: _Optional[int] = ..., segment: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ...) -> None: ...
     class SubBatch(_message.Message):
-        __slots__ = ("session", "sequence", "rows")
+        __slots__ = ("session", "sequence", "rows", "rejections", "large_values", "reference")
         SESSION_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
         ROWS_FIELD_NUMBER: _ClassVar[int]
+        REJECTIONS_FIELD_NUMBER: _ClassVar[int]
+        LARGE_VALUES_FIELD_NUMBER: _ClassVar[int]
+        REFERENCE_FIELD_NUMBER: _ClassVar[int]
         session: int
         sequence: int
         rows: int
-        def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+        rejections: int
+        large_values: _containers.RepeatedScalarFieldContainer[str]
+        reference: Reference
+        def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., rejections: _Optional[int] = ..., large_values: _Optional[_Iterable[str]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ...) -> None: ...
     OPENS_FIELD_NUMBER: _ClassVar[int]
     SUB_BATCHES_FIELD_NUMBER: _ClassVar[int]
     CLOSES_FIELD_NUMBER: _ClassVar[int]
     SMALL_BATCH_FIELD_NUMBER: _ClassVar[int]
-    opens: _containers.RepeatedCompositeFieldContainer[SharedBatch.Open]
-    sub_batches: _containers.RepeatedCompositeFieldContainer[SharedBatch.SubBatch]
+    opens: _containers.RepeatedCompositeFieldContainer[ProducerFrame.Open]
+    sub_batches: _containers.RepeatedCompositeFieldContainer[ProducerFrame.SubBatch]
     closes: _containers.RepeatedScalarFieldContainer[int]
     small_batch: SmallBatch
-    def __init__(self, opens: _Optional[_Iterable[_Union[SharedBatch.Open, _Mapping]]] = ..., sub_batches: _Optional[_Iterable[_Union[SharedBatch.SubBatch, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., small_batch: _Optional[_Union[SmallBatch, _Mapping]] = ...) -> None: ...
+    def __init__(self, opens: _Optional[_Iterable[_Union[ProducerFrame.Open, _Mapping]]] = ..., sub_batches: _Optional[_Iterable[_Union[ProducerFrame.SubBatch, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., small_batch: _Optional[_Union[SmallBatch, _Mapping]] = ...) -> None: ...
 
-class SharedReply(_message.Message):
+class ProducerFrameReply(_message.Message):
     __slots__ = ("sessions", "error")
     class Session(_message.Message):
         __slots__ = ("session", "reply")
@@ -419,9 +405,9 @@ class SharedReply(_message.Message):
         def __init__(self, session: _Optional[int] = ..., reply: _Optional[_Union[ProducerReply, _Mapping]] = ...) -> None: ...
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    sessions: _containers.RepeatedCompositeFieldContainer[SharedReply.Session]
+    sessions: _containers.RepeatedCompositeFieldContainer[ProducerFrameReply.Session]
     error: Error
-    def __init__(self, sessions: _Optional[_Iterable[_Union[SharedReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    def __init__(self, sessions: _Optional[_Iterable[_Union[ProducerFrameReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit", "small_batch")

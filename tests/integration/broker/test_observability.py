@@ -38,7 +38,7 @@ def test_metrics_count_and_are_documented(brokers: BrokerProcesses):
     assert value("smq_batches_total", role="primary") == 1
     assert value("smq_segments", role="primary", state="open") == 1
     assert value("smq_tail_bytes", role="primary") > 0
-    assert value("smq_streams", kind="producer") == 1
+    assert value("smq_streams", kind="producers") == 1
     one.seal(topic, segment)
     assert value("smq_segments", role="primary", state="sealed") == 1
     assert value("smq_tail_bytes", role="primary") == 0

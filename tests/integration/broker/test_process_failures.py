@@ -171,7 +171,7 @@ def test_streams_of_vanished_producers_leave_nothing_behind(brokers: BrokerProce
         producer.send(rows_of_size(1, 100))
     producer.wait_acked(10)
     producer.drop_connections()
-    eventually(lambda: 'smq_streams{kind="producer"} 0.0' in one.get("/metrics")[1])
+    eventually(lambda: 'smq_streams{kind="producers"} 0.0' in one.get("/metrics")[1])
     survivor = RawProducer(one.address, topic, segment, name="q")
     survivor.wait_acked(survivor.send(rows_of_size(1, 1)))
 

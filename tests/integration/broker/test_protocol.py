@@ -225,7 +225,7 @@ def test_garbage_never_ends_a_broker(own_broker: BrokerProcess, topic: Topic):
             connection.sendall(garbage)
     client = broker.flight
     schema = message_schema()
-    for command in (b"", b"\xff\xfe garbage", pb.PutOpen(segment="x").SerializeToString()):
+    for command in (b"", b"\xff\xfe garbage", pb.PutOpen(uid="x").SerializeToString()):
         writer, _ = client.do_put(fl.FlightDescriptor.for_command(command), schema)
         with pytest.raises((pa.ArrowException, OSError)):
             writer.done_writing()
@@ -309,7 +309,7 @@ def test_only_the_primary_may_replicate(brokers: BrokerProcesses, topic: Topic):
     hello = pb.PutOpen(
         protocol=PROTOCOL,
         incarnation=two.incarnation,
-        replica=pb.ReplicaHello(primary_incarnation="an impostor", connection="one", lane=pb.ReplicaHello.SMALL),
+        replica=pb.ReplicaHello(primary_incarnation="an impostor", connection="one", lane=pb.LANE_SMALL),
     )
     descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
     writer, reader = two.flight.do_put(descriptor, pa.schema([]))

@@ -15,7 +15,7 @@ TEST_LANES = "tests/unit/core/sessions/test_lanes.py"
 TEST_CONNECTION = "tests/unit/broker/replication/test_replica_connection.py"
 TEST_FOLLOWER_LANE = "tests/unit/broker/replication/test_follower_lane.py"
 TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
-TEST_CLIENT_STREAM = "tests/unit/broker/streams/test_shared_stream.py"
+TEST_CLIENT_STREAM = "tests/unit/broker/producers/test_lane.py"
 
 MUTATIONS = (
     # ---- the primary
@@ -103,7 +103,7 @@ MUTATIONS = (
     Mutation(
         "count_idle_clients",
         "Clients that send nothing do not make others wait.",
-        "broker/smq_broker/streams/shared_stream.py",
+        "broker/smq_broker/producers/lane.py",
         "        self._activity.check(time.monotonic())\n",
         "",
         (f"{TEST_CLIENT_STREAM}::test_a_stream_counts_as_an_active_client_while_it_brings_batches",),
@@ -111,9 +111,9 @@ MUTATIONS = (
     Mutation(
         "send_the_batches_of_each_segment_alone",
         "Who appends to several segments at once sends them as one message.",
-        "broker/smq_broker/streams/shared_stream.py",
-        "                links += hosted.links_to_send_now()\n",
-        "                for link in hosted.links_to_send_now():\n                    link.send_now()\n",
+        "broker/smq_broker/producers/lane.py",
+        "            links += hosted.links_to_send_now()\n",
+        "            for link in hosted.links_to_send_now():\n                link.send_now()\n",
         (f"{TEST_CLIENT_STREAM}::test_batches_of_several_segments_are_sent_when_all_are_appended",),
     ),
     Mutation(

@@ -84,7 +84,7 @@ MUTATIONS = (
     Mutation(
         "claim_for_the_topic_without_a_uid",
         "A producer's id is claimed for a living topic only, and a deleted one has no uid.",
-        "broker/smq_broker/streams/producer_claims.py",
+        "broker/smq_broker/producers/claims.py",
         "        if current is None or current.uid != request.uid:\n",
         "        if current is not None and current.uid != request.uid:\n",
         (f"{TEST}::test_no_producer_claims_an_id_of_a_topic_that_does_not_live",),

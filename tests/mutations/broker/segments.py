@@ -6,8 +6,7 @@ from ..mutation import Mutation
 
 TAIL = "broker/smq_broker/streams/tail.py"
 TEST_TAIL = "tests/unit/broker/streams/test_tail.py"
-PRODUCER = "broker/smq_broker/streams/producer.py"
-TEST_PRODUCER = "tests/unit/broker/streams/test_producer_stream.py"
+TEST_PRODUCER = "tests/unit/broker/producers/test_session.py"
 TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
 TEST_JOURNAL_ON_DISK = "tests/unit/broker/journal/test_journal_files_on_disk.py"
 TEST_JOURNAL_FILES = "tests/property/test_journal_files.py"
@@ -60,20 +59,12 @@ MUTATIONS = (
         ),
     ),
     Mutation(
-        "accept_batches_while_leaving",
-        "A broker that leaves accepts no batch after the last flush has begun.",
-        PRODUCER,
-        "self._accepting_batches.is_set() and hosted.reserve(incoming.nbytes)",
-        "hosted.reserve(incoming.nbytes)",
-        (f"{TEST_PRODUCER}::test_a_broker_that_leaves_accepts_no_batch",),
-    ),
-    Mutation(
         "go_on_after_acks_were_lost",
-        "A stream whose acks cannot be delivered ends, so that the producer connects again.",
+        "A session whose acks cannot be delivered ends, so that the producer opens another one.",
         HOSTED,
         "        if not self._call(stream.acked, acks):\n",
         "        if self._call(stream.acked, acks) is None:\n",
-        (f"{TEST_PRODUCER}::test_a_segment_that_cannot_deliver_acks_ends_the_stream",),
+        (f"{TEST_PRODUCER}::test_a_segment_that_cannot_deliver_acks_ends_the_session",),
     ),
     # ---- the flusher
     Mutation(

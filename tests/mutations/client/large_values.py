@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-SENDER = "client/smq/producing/streams/segment_sender.py"
+SENDER = "client/smq/producing/lanes/segment_sender.py"
 ENGINE = "client/smq/producing/engine.py"
 MONITOR = "client/smq/producing/producer_monitor.py"
 PRODUCER = "client/smq/producer.py"
@@ -14,8 +14,8 @@ UPLOADER = "client/smq/producing/uploads/large_values.py"
 FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
 FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
 FORMAT = "storage/smq_storage/uploads/large_values.py"
-STREAM = "broker/smq_broker/streams/producer.py"
-CHECKER = "broker/smq_broker/references/upload_checker.py"
+SESSION = "broker/smq_broker/producers/session.py"
+CHECKER = "broker/smq_broker/producers/upload_checker.py"
 REPLICATION = "broker/smq_broker/rows/replication_messages.py"
 ENTRIES = "core/smq_core/replica/log_entries.py"
 PLANNING = "core/smq_core/replica/chunk_planning.py"
@@ -26,7 +26,7 @@ COLLECTION = "operator/smq_operator/cleanup/uploads.py"
 
 TEST_PRODUCER = "tests/unit/client/uploads/test_large_values.py"
 TEST_CONSUMER = "tests/unit/client/test_large_values.py"
-TEST_BROKER = "tests/unit/broker/test_large_values.py"
+TEST_BROKER = "tests/unit/broker/producers/test_large_values.py"
 TEST_CHUNKS = "tests/unit/core/replica/test_large_values.py"
 TEST_FORMAT = "tests/unit/storage/uploads/test_large_values.py"
 TEST_FILE_LISTS = "tests/unit/storage/tables/test_file_lists.py"
@@ -44,11 +44,11 @@ MUTATIONS = (
     ),
     Mutation(
         "send_no_names",
-        "The header of a batch names the objects with its values.",
-        "client/smq/producing/streams/stream_thread.py",
-        "names = () if sub_batch.large_value is None else (sub_batch.large_value.value.name,)",
-        "names = ()",
-        (f"{TEST_PRODUCER}::test_its_headers_stay",),
+        "A sub-batch names the objects with its values.",
+        "client/smq/producing/lanes/lane.py",
+        "        added.large_values.append(sub_batch.large_value.value.name)\n",
+        "        pass\n",
+        ("tests/unit/client/producing/test_producer_lane.py::test_a_sub_batch_names_what_was_uploaded",),
     ),
     Mutation(
         "keep_a_message_whose_upload_failed",
@@ -134,10 +134,10 @@ MUTATIONS = (
     Mutation(
         "check_no_objects",
         "A primary takes no message whose object is missing or may be collected.",
-        STREAM,
-        "while self._has_objects(header) and not self._append_rows",
-        "while not self._append_rows",
-        (f"{TEST_BROKER}::test_a_batch_whose_object_is_missing_is_rejected_and_the_stream_goes_on",),
+        "broker/smq_broker/producers/received_batches.py",
+        "return self.reference or self.large_values or None",
+        "return self.reference",
+        (f"{TEST_BROKER}::test_a_batch_whose_object_is_missing_is_rejected_and_the_session_goes_on",),
     ),
     Mutation(
         "publish_old_objects",
@@ -275,9 +275,9 @@ MUTATIONS = (
     Mutation(
         "check_a_waiting_large_value_once",
         "A batch that waits long for capacity is checked again.",
-        STREAM,
-        "        return False\n\n    def _wait_for_last_acks",
-        "        return True\n\n    def _wait_for_last_acks",
+        SESSION,
+        "return self._checked is not batch or time.monotonic() >= self._check_valid_until",
+        "return self._checked is not batch",
         (f"{TEST_BROKER}::test_a_large_value_that_waits_long_for_capacity_is_checked_again",),
     ),
     Mutation(

@@ -15,7 +15,7 @@ TIMERS = "client/smq/producing/runtime/timers.py"
 TEST_TIMERS = "tests/unit/client/producing/test_timers.py"
 TEST_BUDGET = "tests/unit/client/producing/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
-SENDER = "client/smq/producing/streams/segment_sender.py"
+SENDER = "client/smq/producing/lanes/segment_sender.py"
 TEST_SENDER = "tests/unit/client/producing/test_segment_sender.py"
 VIEW = "client/smq/transport/topic_view.py"
 TEST_VIEW = "tests/unit/client/transport/test_topic_view.py"
@@ -152,10 +152,10 @@ MUTATIONS = (
     ),
     Mutation(
         "reconnect_under_a_new_instance",
-        "A stream that is opened again has the same id, epoch and instance.",
+        "A session that is opened again has the same id, epoch and instance.",
         ENGINE,
-        "            self._instance,\n            self._versions.message_schema(",
-        '            f"{self._instance}{time.monotonic()}",\n            self._versions.message_schema(',
+        "instance=self._instance)",
+        'instance=f"{self._instance}{time.monotonic()}")',
         (f"{TEST_ENGINE}::test_a_stream_that_is_opened_again_has_the_same_identity",),
     ),
     Mutation(

@@ -15,7 +15,7 @@ TARGETS = "client/smq/producing/uploads/upload_targets.py"
 PUBLISHER = "client/smq/producing/uploads/reference_publisher.py"
 FILES = "client/smq/producing/uploads/parquet_files.py"
 VERSIONS = "client/smq/producing/batching/sub_batch_versions.py"
-SENDER = "client/smq/producing/streams/segment_sender.py"
+SENDER = "client/smq/producing/lanes/segment_sender.py"
 FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
 FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
 FINISHED = "client/smq/producing/uploads/finished_files.py"
@@ -26,9 +26,9 @@ PLANNING = "core/smq_core/replica/chunk_planning.py"
 REPLICA = "core/smq_core/replica/segment_replica.py"
 TEST_CORE = "tests/unit/core/replica/test_references.py"
 RULES = "storage/smq_storage/uploads/reference_rules.py"
-CHECKER = "broker/smq_broker/references/upload_checker.py"
-STREAM = "broker/smq_broker/streams/producer.py"
-TEST_BROKER = "tests/unit/broker/streams/test_references.py"
+CHECKER = "broker/smq_broker/producers/upload_checker.py"
+SESSION = "broker/smq_broker/producers/session.py"
+TEST_BROKER = "tests/unit/broker/producers/test_references.py"
 RANGES = "storage/smq_storage/chunks/parquet_ranges.py"
 READING = "storage/smq_storage/uploads/uploaded_files.py"
 FORMAT = "storage/smq_storage/uploads/upload_format.py"
@@ -40,7 +40,7 @@ TEST_STORAGE = "tests/unit/storage/uploads/test_uploads.py"
 
 def rejected(*cases: str) -> tuple[str, ...]:
     """The cases of the table of bad references."""
-    return tuple(f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_stream_goes_on[{case}]" for case in cases)
+    return tuple(f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_session_goes_on[{case}]" for case in cases)
 
 
 STORE = "storage/smq_storage/object_store/store.py"
@@ -421,18 +421,18 @@ MUTATIONS = (
         (f"{TEST_BROKER}::test_an_old_upload_is_rejected_and_a_repeat_is_not",),
     ),
     Mutation(
-        "end_the_stream_with_a_bad_reference",
-        "A stream goes on after a rejected reference.",
-        STREAM,
-        "            self._reject(id_.sequence, error)\n            return False\n",
-        "            self._reject(id_.sequence, error)\n            raise\n",
+        "end_the_session_with_a_bad_reference",
+        "A session goes on after a rejected reference.",
+        SESSION,
+        "                self._reject(batch, error)\n",
+        "                self.fail(error)\n",
         rejected("another etag"),
     ),
     Mutation(
         "append_what_was_sent_before_a_rejection",
         "A batch that was sent before its producer knew of a rejection is dropped.",
-        STREAM,
-        "return header.rejections < self._rejections",
+        SESSION,
+        "return batch.rejections != self._rejections",
         "return False",
         rejected("another etag"),
     ),
@@ -510,7 +510,7 @@ MUTATIONS = (
         RULES,
         "if upload.largest > MAX_ROW_GROUP_BYTES:",
         "if False:",
-        (f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_stream_goes_on[a large row group]",),
+        (f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_session_goes_on[a large row group]",),
     ),
     Mutation(
         "count_values_that_repeat_once",
@@ -518,7 +518,7 @@ MUTATIONS = (
         "storage/smq_storage/chunks/decoded_sizes.py",
         "return int(chunk.total_uncompressed_size * chunk.num_values)",
         "pass",
-        (f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_stream_goes_on[values that repeat]",),
+        (f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_session_goes_on[values that repeat]",),
     ),
     Mutation(
         "copy_a_file_with_large_row_groups",

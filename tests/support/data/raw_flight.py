@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -47,7 +48,9 @@ def rows_of_size(count: int, size: int, *, partition: int = 0) -> pa.RecordBatch
 
 
 class RawProducer:
-    """One producer's stream to one segment. A thread reads and collects the replies."""
+    """One producer's session for one segment, alone on a lane. A thread reads and collects the replies."""
+
+    SESSION = 1
 
     def __init__(
         self,
@@ -61,13 +64,13 @@ class RawProducer:
         incarnation: str = "",
         schema: pa.Schema | None = None,
         connection: Sequence[tuple[str, int]] = CONNECTION,
+        lane: pb.Lane = pb.LANE_BULK,
     ) -> None:
         hello = pb.PutOpen(
             protocol=PROTOCOL,
-            segment=segment.name,
             uid=topic.uid,
             incarnation=incarnation or segment.primary.incarnation,
-            producer=pb.ProducerHello(producer=name, epoch=epoch, instance=instance),
+            producers=pb.ProducersHello(lane=lane),
         )
         self._port = int(address.rsplit(":", 1)[1])
         self._client = fl.connect(f"grpc://{address}", generic_options=list(connection))
@@ -85,14 +88,18 @@ class RawProducer:
         self.next_sequence = 0
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
+        opening = pb.ProducerFrame.Open(
+            session=self.SESSION,
+            segment=segment.name,
+            producer=pb.ProducerHello(producer=name, epoch=epoch, instance=instance),
+        )
+        with contextlib.suppress(pa.ArrowException, OSError):  # the replies say why the broker refuses the lane
+            self._writer.write_metadata(pb.ProducerFrame(opens=[opening]).SerializeToString())
 
     def send(self, batch: pa.RecordBatch, sequence: int | None = None) -> int:
         """Writes one batch. Raises Flight's error if the stream is broken."""
-        sequence = self.next_sequence if sequence is None else sequence
-        self._writer.write_with_metadata(
-            batch, pb.ProducerBatch(sequence=sequence, rejections=len(self.rejected)).SerializeToString()
-        )
-        self.next_sequence = sequence + 1
+        frame, sequence = self._frame(sequence, rows=batch.num_rows)
+        self._writer.write_with_metadata(batch, frame.SerializeToString())
         return sequence
 
     def send_raw(self, batch: pa.RecordBatch, metadata: bytes) -> None:
@@ -100,13 +107,16 @@ class RawProducer:
 
     def publish(self, reference: Reference, sequence: int | None = None) -> int:
         """Publishes rows of an upload. Raises Flight's error if the stream is broken."""
-        sequence = self.next_sequence if sequence is None else sequence
-        header = pb.ProducerBatch(
-            sequence=sequence, reference=reference_to_pb(reference), rejections=len(self.rejected)
-        )
-        self._writer.write_metadata(header.SerializeToString())
-        self.next_sequence = sequence + 1
+        frame, sequence = self._frame(sequence, reference=reference_to_pb(reference))
+        self._writer.write_metadata(frame.SerializeToString())
         return sequence
+
+    def _frame(self, sequence: int | None, **what: Any) -> tuple[pb.ProducerFrame, int]:
+        sequence = self.next_sequence if sequence is None else sequence
+        self.next_sequence = sequence + 1
+        frame = pb.ProducerFrame()
+        frame.sub_batches.add(session=self.SESSION, sequence=sequence, rejections=len(self.rejected), **what)
+        return frame, sequence
 
     def wait_resolved(self, sequence: int) -> None:
         """Waits until this batch is acked or rejected, or the segment accepts nothing more."""
@@ -134,7 +144,7 @@ class RawProducer:
         return self.error
 
     def close(self) -> None:
-        """Half-closes the stream, reads the remaining replies, and closes it."""
+        """Ends the session and the lane."""
         try:
             self._writer.done_writing()
             self._thread.join(HANG_GUARD)
@@ -159,12 +169,21 @@ class RawProducer:
         failure: SmqError | None = None
         try:
             while (body := self._reader.read()) is not None:
-                self._take(pb.ProducerReply.FromString(body.to_pybytes()))
+                self._take_all(pb.ProducerFrameReply.FromString(body.to_pybytes()))
         except (pa.ArrowException, OSError) as error:
             failure = from_flight(error)
         with self.changed:
             self.error = self.error or failure
             self.ended = True
+            self.changed.notify_all()
+
+    def _take_all(self, frame: pb.ProducerFrameReply) -> None:
+        for it in frame.sessions:
+            self._take(it.reply)
+        with self.changed:
+            if frame.HasField("error"):
+                self.error = error_from_pb(frame.error)
+            self.heartbeats += not frame.sessions
             self.changed.notify_all()
 
     def _take(self, reply: pb.ProducerReply) -> None:
@@ -183,8 +202,6 @@ class RawProducer:
                     self.error = error_from_pb(reply.error)
                 case "rejected":
                     self.rejected.append((reply.rejected.sequence, error_from_pb(reply.rejected.error)))
-                case "heartbeat":
-                    self.heartbeats += 1
             self.changed.notify_all()
 
 

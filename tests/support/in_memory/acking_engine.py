@@ -20,6 +20,7 @@ from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.errors import Overloaded
 from smq_core.model.entities import Layout, Topic, TopicSpec
+from support.in_memory.producer_sessions import DrivenLanes
 
 
 class AckingEngine:
@@ -95,7 +96,7 @@ def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pro
     )
     options = {"batch_bytes": 1 << 20, "max_in_flight": 1 << 20, "timeout": 5.0, "producer_id": None, "epoch": None}
     opened: list[Producer] = []
-    runtime = ProducerRuntime(share_streams=False)
+    runtime = ProducerRuntime(lanes=DrivenLanes())
 
     def open_one(linger: float, **more: object) -> Producer:
         opened.append(Producer(view, linger=linger, runtime=runtime, **(options | more)))  # type: ignore[arg-type]

@@ -19,8 +19,10 @@ from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.producers.claims import ProducerClaims
+from smq_broker.producers.lane import ProducerLane
+from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.recovery.recovered_logs import RecoveredLogs
-from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.replication.connections import ReplicaConnections
 from smq_broker.replication.follower_lane import FollowerLane, PrimaryConnections
 from smq_broker.replication.message_spacing import ActiveClients
@@ -38,11 +40,11 @@ from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
-from smq_broker.streams.producer import ProducerStream
-from smq_broker.streams.producer_claims import ProducerClaims
 from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
+from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import ProducerLimits
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
 from smq_storage.object_store.store import StoreSettings
 from support.in_memory.flight_streams import CallContext, InMemoryFlightClient, PutStream
 from support.waiting import HANG_GUARD, eventually
@@ -233,37 +235,63 @@ class BrokerParts:
     def _connect(self, address: str) -> InMemoryFlightClient:
         return InMemoryFlightClient(self.network[address].serve_replication)
 
+    def hello(self, uid: str, lane: pb.Lane) -> pb.PutOpen:
+        producers = pb.ProducersHello(lane=lane)
+        return pb.PutOpen(protocol=PROTOCOL, incarnation=self.replica.incarnation, uid=uid, producers=producers)
+
+    def lane(self, stream: PutStream, hello: pb.PutOpen) -> ProducerLane:
+        """The broker's end of a lane."""
+        return ProducerLane(
+            self.registry,
+            hello,
+            BatchReader(stream),
+            stream,
+            max_batch=1 << 20,
+            accepting_batches=self.accepting_batches,
+            uploads=self.uploads,
+            broker_metrics=self.metrics,
+            threads=self.threads,
+            clients=self.clients,
+        )
+
     def serve_replication(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
         FollowerLane(self.registry, self._primaries, hello, BatchReader(stream), stream).serve()
 
 
 class ProducerClient:
-    """One stream of a producer."""
+    """One session of a producer, alone on a lane."""
 
-    def __init__(self, broker: BrokerParts, hosted: HostedSegment, name: str) -> None:
+    SESSION = 1
+
+    def __init__(self, broker: BrokerParts, hosted: HostedSegment, name: str, lane: pb.Lane = pb.LANE_BULK) -> None:
         self.stream = PutStream(hosted.wire.message)
-        self.context = CallContext()
         self.replies: list[pb.ProducerReply] = []
         self.acked: dict[int, int] = {}
+        self.error: BaseException | None = None
+        """Why the lane has ended."""
         self.ended = False
-        served = ProducerStream(
-            hosted,
-            pb.ProducerHello(producer=name, epoch=1, instance=f"{name}-1"),
-            self.context,
-            BatchReader(self.stream),
-            self.stream,
-            max_batch=1 << 20,
-            uploads=broker.uploads,
-            accepting_batches=broker.accepting_batches,
-            broker_metrics=broker.metrics,
-            threads=broker.threads,
-        )
+        served = broker.lane(self.stream, broker.hello(hosted.topic.uid, lane))
         for run in (lambda: self.stream.serve(lambda _: served.serve()), self._read):
             threading.Thread(target=run, name="client", daemon=True).start()
+        frame = pb.ProducerFrame()
+        hello = pb.ProducerHello(producer=name, epoch=1, instance=f"{name}-1")
+        frame.opens.add(session=self.SESSION, segment=hosted.name, producer=hello)
+        self.stream.write_metadata(frame.SerializeToString())
 
-    def send(self, sequence: int, batch: pa.RecordBatch) -> None:
-        self.stream.write_with_metadata(batch, pb.ProducerBatch(sequence=sequence).SerializeToString())
+    def send(self, sequence: int, batch: pa.RecordBatch, **more: Any) -> None:
+        """``more``: further fields of the sub-batch."""
+        frame = self._frame(sequence, rows=batch.num_rows, **more)
+        self.stream.write_with_metadata(batch, frame.SerializeToString())
+
+    def publish(self, sequence: int, reference: Reference, rejections: int = 0) -> None:
+        frame = self._frame(sequence, reference=reference_to_pb(reference), rejections=rejections)
+        self.stream.write_metadata(frame.SerializeToString())
+
+    def _frame(self, sequence: int, **what: Any) -> pb.ProducerFrame:
+        frame = pb.ProducerFrame()
+        frame.sub_batches.add(session=self.SESSION, sequence=sequence, **what)
+        return frame
 
     def wait_acked(self, sequence: int) -> int:
         eventually(lambda: sequence in self.acked, what=f"{sequence} is acked: {self.replies}")
@@ -283,9 +311,12 @@ class ProducerClient:
     def _read(self) -> None:
         try:
             while (body := self.stream.read()) is not None:
-                reply = pb.ProducerReply.FromString(body)
-                self.acked |= dict(enumerate(reply.acks.first_offsets, reply.acks.first_sequence))
-                self.replies.append(reply)
+                frame = pb.ProducerFrameReply.FromString(body)
+                for it in frame.sessions:
+                    self.acked |= dict(enumerate(it.reply.acks.first_offsets, it.reply.acks.first_sequence))
+                    self.replies.append(it.reply)
+                if frame.HasField("error"):
+                    self.error = error_from_pb(frame.error)
         except (pa.ArrowException, OSError):
             pass
         finally:

@@ -14,7 +14,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
 from smq_storage.catalog import paths
 from smq_storage.uploads.uploaded_files import read_upload_footer
-from support.in_memory.producer_streams import DrivenStream
+from support.in_memory.producer_sessions import DrivenSession
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import eventually
 
@@ -51,15 +51,15 @@ def two_segments(topic: TopicInMemory) -> list[Segment]:
     return halves
 
 
-def streams_of(*segments: Segment) -> list[DrivenStream]:
+def streams_of(*segments: Segment) -> list[DrivenSession]:
     """The streams to these segments, opened."""
-    eventually(lambda: {s.name for s in segments} <= {it.segment.name for it in DrivenStream.opened_streams})
-    found = [next(it for it in DrivenStream.opened_streams if it.segment.name == s.name) for s in segments]
+    eventually(lambda: {s.name for s in segments} <= {it.segment.name for it in DrivenSession.opened_sessions})
+    found = [next(it for it in DrivenSession.opened_sessions if it.segment.name == s.name) for s in segments]
     for it in found:
         it.opened()
     return found
 
 
-def reject(driven: DrivenStream, sequence: int, problem: str) -> None:
+def reject(driven: DrivenSession, sequence: int, problem: str) -> None:
     error = error_to_pb(ReferenceRejected(problem, upload="u", field="age"))
     driven.reply(rejected=pb.ProducerReply.Rejected(sequence=sequence, error=error))

@@ -1,5 +1,5 @@
 from support.in_memory.acking_engine import open_producer
 from support.in_memory.consumer_bench import bench
-from support.in_memory.producer_streams import driven_streams
+from support.in_memory.producer_sessions import driven_sessions
 
-__all__ = ["bench", "driven_streams", "open_producer"]
+__all__ = ["bench", "driven_sessions", "open_producer"]

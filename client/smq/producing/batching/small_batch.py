@@ -12,15 +12,15 @@ from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.small_arrays import timestamps_of
 
 
-def add_small_batch(message: pb.SharedBatch, batches: Sequence[pa.RecordBatch | RowBatch]) -> bool:
-    """Adds the rows of these batches to the message. False, and nothing is added, if a small batch cannot have them."""
+def add_small_batch(frame: pb.ProducerFrame, batches: Sequence[pa.RecordBatch | RowBatch]) -> bool:
+    """Adds the rows of these batches to the frame. False, and nothing is added, if a small batch cannot have them."""
     rows = [batch for batch in batches if isinstance(batch, RowBatch)]
     if len(rows) < len(batches) or sum(batch.num_rows for batch in rows) > MAX_SMALL_BATCH_ROWS:
         return False
     has_keys = bool(rows[0].keys)
     if not all(bool(batch.keys) is has_keys and _fits(batch) for batch in rows):
         return False
-    added = message.small_batch
+    added = frame.small_batch
     for batch in rows:
         added.partitions.extend(batch.partitions)
         added.timestamps.extend(timestamps_of(batch.times, batch.timestamps))

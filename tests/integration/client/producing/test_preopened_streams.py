@@ -63,7 +63,7 @@ class StoredSegmentWithProducer:
         self.view = ScriptedTopicView(self.topic, layout)
         (self.old,) = layout.segments
         broker.open(self.topic, self.old)
-        self.runtime = ProducerRuntime(share_streams=False)
+        self.runtime = ProducerRuntime()
         self.producer = Producer(
             cast(TopicView, self.view),
             linger=0.0,

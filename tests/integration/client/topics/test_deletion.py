@@ -9,7 +9,7 @@ import time
 import pytest
 
 import smq
-from smq.producing.streams import shared_streams
+from smq.producing.lanes import lanes
 from smq.transport.topic_views import MAX_IDLE_VIEWS
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
@@ -84,7 +84,7 @@ def test_what_is_sent_after_a_deletion_gets_no_ack(cluster: LocalCluster, topic:
 def test_a_client_keeps_no_threads_of_topics_that_it_does_not_use(
     cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_streams, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(lanes, "IDLE_SECONDS", 0.1)
     before = set(threading.enumerate())
 
     def threads_of_client() -> list[str]:

@@ -49,14 +49,12 @@ class Follower:
         self.connections = PrimaryConnections()
         self.served = self.lane(self.stream)
 
-    def lane(
-        self, stream: PutStream, primary: str = "i-b1", lane: pb.ReplicaHello.Lane = pb.ReplicaHello.SMALL
-    ) -> FollowerLane:
+    def lane(self, stream: PutStream, primary: str = "i-b1", lane: pb.Lane = pb.LANE_SMALL) -> FollowerLane:
         return FollowerLane(
             self.broker.registry, self.connections, self.hello(primary, lane), BatchReader(stream), stream
         )
 
-    def hello(self, primary: str, lane: pb.ReplicaHello.Lane) -> pb.PutOpen:
+    def hello(self, primary: str, lane: pb.Lane) -> pb.PutOpen:
         hello = pb.ReplicaHello(primary_incarnation=primary, connection="one", lane=lane)
         return pb.PutOpen(incarnation=self.broker.replica.incarnation, replica=hello)
 
@@ -306,7 +304,7 @@ def serve_bulk(follower: Follower, stream: PutStream) -> list[pb.ReplicationFram
 
     def serve_within(frame: pb.ReplicationFrame, batch: pa.RecordBatch | None) -> None:
         handle(frame, batch)
-        follower.lane(stream, lane=pb.ReplicaHello.BULK).serve()
+        follower.lane(stream, lane=pb.LANE_BULK).serve()
 
     follower.served._receive = serve_within  # type: ignore[method-assign]
     follower.serve()
@@ -357,7 +355,7 @@ def test_rows_beside_a_frame_belong_to_its_only_part(opened: Follower, parts: in
 def test_a_bulk_lane_needs_the_small_lane_of_its_connection(follower: Follower) -> None:
     stream = PutStream(rows([b"a"]).schema)
     with pytest.raises(Unavailable, match="no small lane"):
-        follower.lane(stream, lane=pb.ReplicaHello.BULK).serve()
+        follower.lane(stream, lane=pb.LANE_BULK).serve()
     (body,) = iter_replies(stream)
     assert pb.ReplicationFrameReply.FromString(body).HasField("error")
 

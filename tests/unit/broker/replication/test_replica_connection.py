@@ -66,7 +66,7 @@ class Primary:
 
     def _handle(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command).replica
-        (self.bulk_streams if hello.lane == pb.ReplicaHello.BULK else self.streams).put(stream)
+        (self.bulk_streams if hello.lane == pb.LANE_BULK else self.streams).put(stream)
         while not stream.broken.wait(0.005) and not stream.client_done.is_set():
             pass
 

@@ -39,7 +39,7 @@ KINDS = (
     "bulk-lane",
     "replies",
     "open",
-    "acker",
+    "producer-replies",
 )
 
 
@@ -130,7 +130,6 @@ class TwoBrokers:
             finally:
                 acked.update(producer.acked)
                 producer.close()
-                producer.context.cancelled.set()
             if len(acked) < BATCHES and not is_given_up():
                 raise RuntimeError("the stream ended early")
 

@@ -49,10 +49,9 @@ class ServedSegment:
         )
         self.hello = pb.PutOpen(
             protocol=PROTOCOL,
-            segment=segment.name,
             uid=topic.uid,
             incarnation=broker.replica.incarnation,
-            producer=pb.ProducerHello(producer="p", epoch=1, instance="one"),
+            producers=pb.ProducersHello(lane=pb.LANE_BULK),
         )
 
     def errors(self, code: str) -> float:

@@ -14,13 +14,13 @@ import smq
 from smq.producer import Producer
 from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.errors import InvalidRequest, Overloaded, SmqError
-from support.in_memory.producer_streams import producer_of, stream
+from support.in_memory.producer_sessions import DrivenLanes, producer_of, session
 from support.in_memory.topic import TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
 
 @pytest.fixture
-def producer(driven_streams: None) -> Iterator[Producer]:
+def producer(driven_sessions: None) -> Iterator[Producer]:
     with producer_of(TopicInMemory()) as made:
         yield made
 
@@ -37,9 +37,9 @@ def outcome_in_callback(producer: Producer, call: Callable[[], Any]) -> Any:
 
     producer.write(pa.table({"value": [b"first"]})).add_done_callback(run)
     producer.write(pa.table({"value": [b"second" * 160_000]}))
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0, 1])
-    stream(0).ack(0, 0)
+    session(0).opened()
+    eventually(lambda: session(0).written == [0, 1])
+    session(0).ack(0, 0)
     return outcomes.get(timeout=HANG_GUARD)
 
 
@@ -57,12 +57,12 @@ def test_a_callback_that_would_wait_for_an_outcome_gets_an_error(producer: Produ
 
 def test_a_client_that_a_callback_closes_stays_open(producer: Producer) -> None:
     client = smq.connect("127.0.0.1:1")
-    client._runtime = runtime = ProducerRuntime(share_streams=False)
+    client._runtime = runtime = ProducerRuntime(lanes=DrivenLanes())
     client._add(producer)
     error = outcome_in_callback(producer, client.close)
     assert isinstance(error, InvalidRequest) and "cannot wait" in error.message
     assert not producer.closed and "closed" not in repr(client)
-    stream(0).ack(1, 1)
+    session(0).ack(1, 1)
     client.close()
     assert producer.closed and client._runtime is runtime
 
@@ -74,10 +74,10 @@ def test_a_callback_that_sends_without_capacity_gets_an_error_at_once(producer: 
 
 def test_a_callback_may_send_and_see_what_is_done(producer: Producer) -> None:
     delivery = outcome_in_callback(producer, lambda: producer.send(b"third"))
-    eventually(lambda: stream(0).written == [0, 1, 2])
+    eventually(lambda: session(0).written == [0, 1, 2])
     assert not delivery.done()
-    stream(0).ack(1, 1)
-    stream(0).ack(2, 2)
+    session(0).ack(1, 1)
+    session(0).ack(2, 2)
     assert delivery.result(HANG_GUARD).offset == 2
 
 
@@ -131,7 +131,7 @@ def test_a_callback_of_a_batch_that_cannot_be_submitted_may_send(
     assert first.exception(HANG_GUARD) is refused
     eventually(lambda: later)
     assert later[0] is not None
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
-    stream(0).ack(0, 0)
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
+    session(0).ack(0, 0)
     assert later[0].result(HANG_GUARD).offsets.tolist() == [0]

@@ -15,7 +15,7 @@ from smq.aio import AsyncProducer
 from smq.producer import Producer
 from smq.producing.in_flight_budget import InFlightBudget
 from smq_core.errors import Overloaded
-from support.in_memory.producer_streams import producer_of, stream
+from support.in_memory.producer_sessions import producer_of, session
 from support.in_memory.topic import TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
@@ -43,19 +43,19 @@ CALLS = pytest.mark.parametrize("send", [write, send_many])
 
 
 @pytest.fixture
-def producer(driven_streams: None) -> Iterator[Producer]:
+def producer(driven_sessions: None) -> Iterator[Producer]:
     """What it has sent first takes more than half of its capacity, and has no ack."""
     with producer_of(TopicInMemory(), batch_bytes=BATCH_BYTES) as made:
         made._timeout = made._batcher._timeout = TIMEOUT  # deliveries have all the time that they need
         made.write(pa.table({"value": [value(n) for n in range(10)]}))
-        stream(0).opened()
+        session(0).opened()
         wait_until_sent(10)
         yield made
 
 
 def sent() -> list[int]:
     """The numbers of all messages that a broker got."""
-    values = [it for batch in stream(0).batches for it in batch.column("value").to_pylist()]
+    values = [it for batch in session(0).batches for it in batch.column("value").to_pylist()]
     return [int.from_bytes(it[:4], "big") for it in values]
 
 
@@ -65,8 +65,8 @@ def wait_until_sent(stop: int) -> None:
 
 def ack_all() -> None:
     offset = 0
-    for sequence, batch in enumerate(list(stream(0).batches)):
-        stream(0).ack(sequence, offset)
+    for sequence, batch in enumerate(list(session(0).batches)):
+        session(0).ack(sequence, offset)
         offset += batch.num_rows
 
 

@@ -14,13 +14,13 @@ from smq.producing import outcome_fetcher
 from smq.producing.seal_outcomes import SealOutcomeClient
 from smq_core.model.entities import ProducerState, SealOutcome
 from smq_proto.wire import outcome_to_pb
-from support.in_memory.producer_streams import DrivenStream, producer_of, stream
+from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.in_memory.topic import TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
 
 @pytest.fixture
-def topic(driven_streams: None) -> TopicInMemory:
+def topic(driven_sessions: None) -> TopicInMemory:
     return TopicInMemory()
 
 
@@ -33,12 +33,12 @@ def producer(topic: TopicInMemory) -> Iterator[Producer]:
 def send(producer: Producer) -> Delivery[Receipt]:
     """A message that is in flight."""
     delivery = producer.send(b"v")
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
     return delivery
 
 
-def fenced(driven: DrivenStream, *, newer: bool) -> SealOutcome:
+def fenced(driven: DrivenSession, *, newer: bool) -> SealOutcome:
     """The segment ends with a newer epoch of its producer, or with another process in the same epoch."""
     name, epoch, _ = driven.identity
     state = (
@@ -54,21 +54,21 @@ def assert_has_ended(producer: Producer, delivery: Delivery[Receipt]) -> None:
         delivery.result(HANG_GUARD)
     with pytest.raises(smq.ProducerFenced):
         producer.send(b"more").result(HANG_GUARD)
-    assert not any(it.written for it in DrivenStream.opened_streams[1:]), "nothing goes to a successor"
+    assert not any(it.written for it in DrivenSession.opened_sessions[1:]), "nothing goes to a successor"
 
 
 @pytest.mark.parametrize("newer", [True, False], ids=["a newer epoch", "another process"])
 def test_an_outcome_on_the_stream_ends_a_fenced_producer(producer: Producer, topic: TopicInMemory, newer: bool) -> None:
     delivery = send(producer)
     successor = topic.segment(1, predecessors=(topic.first.name,))
-    stream(0).reply(sealed=outcome_to_pb(fenced(stream(0), newer=newer), successors=[successor]))
+    session(0).reply(sealed=outcome_to_pb(fenced(session(0), newer=newer), successors=[successor]))
     assert_has_ended(producer, delivery)
 
 
 def test_an_outcome_without_successors_ends_a_fenced_producer(producer: Producer, topic: TopicInMemory) -> None:
     """Its primary does not know them yet. The layout that names them comes in a thread that serves others, too."""
     delivery = send(producer)
-    stream(0).reply(sealed=outcome_to_pb(fenced(stream(0), newer=True), successors=[]))
+    session(0).reply(sealed=outcome_to_pb(fenced(session(0), newer=True), successors=[]))
     topic.seal(topic.first, 1, topic.segment(1, predecessors=(topic.first.name,)))
     assert_has_ended(producer, delivery)
 
@@ -79,7 +79,7 @@ def test_an_outcome_of_another_broker_ends_a_fenced_producer(
     monkeypatch.setattr(outcome_fetcher, "OUTCOME_POLL_DELAY_SECONDS", 0.0)
     delivery = send(producer)
     successor = topic.segment(1, predecessors=(topic.first.name,))
-    found = fenced(stream(0), newer=True), (successor,)
+    found = fenced(session(0), newer=True), (successor,)
 
     def fetch(_: SealOutcomeClient, *__: Any) -> Any:
         return found

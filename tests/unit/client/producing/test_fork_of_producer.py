@@ -15,7 +15,7 @@ from smq.forks import track
 from smq.producer import Producer
 from smq.producing.delivery_state import TableDelivery
 from smq_core.errors import InvalidRequest
-from support.in_memory.producer_streams import producer_of, stream
+from support.in_memory.producer_sessions import producer_of, session
 from support.in_memory.topic import TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
@@ -24,15 +24,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.fixture
-def producer(driven_streams: None) -> Iterator[Producer]:
+def producer(driven_sessions: None) -> Iterator[Producer]:
     """One that has sent a message, which has no ack yet."""
     with producer_of(TopicInMemory()) as made:
         made.write(pa.table({"value": [b"x"]}))
-        stream(0).opened()
-        eventually(lambda: stream(0).written == [0])
+        session(0).opened()
+        eventually(lambda: session(0).written == [0])
         yield made
-        for number in list(stream(0).written):
-            stream(0).ack(number, number)
+        for number in list(session(0).written):
+            session(0).ack(number, number)
 
 
 def exit_code_of_fork(check: Callable[[], None]) -> int:
@@ -59,7 +59,7 @@ def test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome(produc
     with pytest.raises(TimeoutError):
         TableDelivery([state]).result(0.01)  # from now on somebody has waited
     later = producer.write(pa.table({"value": [b"y"]}))
-    eventually(lambda: stream(0).written == [0, 1])
+    eventually(lambda: session(0).written == [0, 1])
 
     def check() -> None:
         with pytest.raises(InvalidRequest, match="is a fork"):

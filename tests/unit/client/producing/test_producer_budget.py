@@ -20,6 +20,7 @@ from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded
 from smq_core.producing.send_queue import SendQueue
 from smq_proto.v1 import data_pb2 as pb
 from support.in_memory.brokers import batch_of
+from support.in_memory.producer_sessions import DrivenLanes
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import eventually
 
@@ -33,8 +34,8 @@ class FakeSender:
 
     def __init__(self, producer: Any, send_queue: SendQueue, **_: bool) -> None:
         self.send_queue = send_queue
-        self.own_stream = True
-        self.stream: Any = self
+        self.is_bulk = True
+        self.session: Any = self
         self.segment = send_queue.segment
         self.failure = self.last_failure = None
         self.replaced_at: float | None = None
@@ -46,12 +47,7 @@ class FakeSender:
 
     def acked(self, now: float) -> None: ...
 
-    def is_unresponsive(self, now: float) -> bool:
-        return False
-
     def abort(self) -> None: ...
-
-    def join(self, timeout: float) -> None: ...
 
 
 class Bench:
@@ -60,7 +56,7 @@ class Bench:
     def __init__(self) -> None:
         self.view = TopicInMemory()
         view: Any = self.view
-        self.runtime = ProducerRuntime(share_streams=False)
+        self.runtime = ProducerRuntime(lanes=DrivenLanes())
         self.engine = ProducerEngine(view, "p", 0, "i", TIMEOUT, 16 * MIB, lambda: None, self.runtime)
 
     def submit(self, nbytes: int) -> DeliveryState:

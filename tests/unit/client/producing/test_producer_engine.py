@@ -32,7 +32,7 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import MAX_IN_FLIGHT
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb, outcome_to_pb
-from support.in_memory.producer_streams import DrivenStream, producer_of, stream
+from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.waiting import HANG_GUARD, eventually
 
 SEGMENT = Segment(
@@ -46,7 +46,7 @@ SEGMENT = Segment(
 
 
 @pytest.fixture
-def producer(request: pytest.FixtureRequest, driven_streams: None) -> Iterator[Producer]:
+def producer(request: pytest.FixtureRequest, driven_sessions: None) -> Iterator[Producer]:
     """Its timeout is the parameter, if the test has one."""
     topic = Topic("default/t", "uid", TopicSpec(partitions=8))
     view = SimpleNamespace(
@@ -67,71 +67,71 @@ def producer(request: pytest.FixtureRequest, driven_streams: None) -> Iterator[P
 
 def test_a_batch_of_a_forgotten_producer_fails_once_and_the_next_one_is_sent(producer: Producer) -> None:
     first = producer.send(b"first")
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
-    stream(0).break_off()
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
+    session(0).break_off()
 
-    stream(1).opened(end=10, forgotten_upto=5)
+    session(1).opened(end=10, forgotten_upto=5)
 
     with pytest.raises(smq.DeliveryUnknown, match="may or may not have been stored"):
         first.result(HANG_GUARD)
-    assert stream(1).written == []
+    assert session(1).written == []
     assert producer._engine.in_flight == 0, "its budget is given back"
     second = producer.send(b"second")
-    eventually(lambda: stream(1).written == [0])
-    stream(1).ack(0, 10)
+    eventually(lambda: session(1).written == [0])
+    session(1).ack(0, 10)
     assert second.result(HANG_GUARD).offset == 10
 
 
 def test_what_waits_because_so_much_is_in_flight_is_sent_after_an_ack(producer: Producer) -> None:
     for _ in range(MAX_IN_FLIGHT + 2):
         producer.write(pa.table({"value": [b"v"]}))
-    stream(0).opened()
-    eventually(lambda: stream(0).written == list(range(MAX_IN_FLIGHT)))
+    session(0).opened()
+    eventually(lambda: session(0).written == list(range(MAX_IN_FLIGHT)))
     for acked in (0, 1):
-        stream(0).ack(acked, acked)
-        eventually(lambda acked=acked: stream(0).written == list(range(MAX_IN_FLIGHT + 1 + acked)))
+        session(0).ack(acked, acked)
+        eventually(lambda acked=acked: session(0).written == list(range(MAX_IN_FLIGHT + 1 + acked)))
 
 
 def test_a_batch_that_was_certainly_not_stored_is_sent_again(producer: Producer) -> None:
     """Others were forgotten, but all before this producer opened its stream."""
     delivery = producer.send(b"first")
-    stream(0).opened(end=5, forgotten_upto=5)
-    eventually(lambda: stream(0).written == [0])
-    stream(0).break_off()
+    session(0).opened(end=5, forgotten_upto=5)
+    eventually(lambda: session(0).written == [0])
+    session(0).break_off()
 
-    stream(1).opened(end=7, forgotten_upto=5)
+    session(1).opened(end=7, forgotten_upto=5)
 
-    eventually(lambda: stream(1).written == [0])
-    stream(1).ack(0, 7)
+    eventually(lambda: session(1).written == [0])
+    session(1).ack(0, 7)
     assert delivery.result(HANG_GUARD).offset == 7
 
 
 def test_an_outcome_without_the_forgotten_producer_fails_its_batches(producer: Producer) -> None:
     delivery = producer.send(b"first")
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
     successor = replace(
         SEGMENT, name="t-0-8-1", number=1, phase=Phase.PENDING, predecessors=(SEGMENT.name,), opened_because=Reason.ROLL
     )
     outcome = SealOutcome(segment=SEGMENT.name, end=9, forgotten_upto=3)
 
-    stream(0).reply(sealed=outcome_to_pb(outcome, successors=[successor]))
+    session(0).reply(sealed=outcome_to_pb(outcome, successors=[successor]))
 
     with pytest.raises(smq.DeliveryUnknown):
         delivery.result(HANG_GUARD)
     producer.send(b"second")
-    assert stream(1).segment.name == "t-0-8-1"
-    stream(1).opened()
-    eventually(lambda: stream(1).written == [0])
+    assert session(1).segment.name == "t-0-8-1"
+    session(1).opened()
+    eventually(lambda: session(1).written == [0])
 
 
 def test_a_stream_that_is_opened_again_has_the_same_identity(producer: Producer) -> None:
     producer.send(b"first")
-    stream(0).opened()
-    stream(0).break_off()
-    assert stream(1).identity == stream(0).identity
-    assert len(stream(0).identity[2]) == 16
+    session(0).opened()
+    session(0).break_off()
+    assert session(1).identity == session(0).identity
+    assert len(session(0).identity[2]) == 16
 
 
 @pytest.mark.parametrize("producer", [0.05], indirect=True)
@@ -192,7 +192,7 @@ def test_connections_for_outcomes_are_closed_when_no_outcome_is_missing() -> Non
     for number in (1, 2):
         with lock:
             moving["t-0-8-0"] = SimpleNamespace(
-                replaced_at=0.0, acked_at=0.0, stream=None, send_queue=SimpleNamespace(idle=False, segment=SEGMENT)
+                replaced_at=0.0, acked_at=0.0, session=None, send_queue=SimpleNamespace(idle=False, segment=SEGMENT)
             )
             fetcher.start()
         eventually(lambda n=number: len(found) == n)  # type: ignore[misc]
@@ -202,29 +202,29 @@ def test_connections_for_outcomes_are_closed_when_no_outcome_is_missing() -> Non
 def test_a_reply_of_a_former_stream_changes_nothing(producer: Producer) -> None:
     """It comes late, and its sequences belong to the stream on which they were sent."""
     delivery = producer.send(b"first")
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
-    stream(0).break_off()
-    stream(1).opened()
-    eventually(lambda: stream(1).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
+    session(0).break_off()
+    session(1).opened()
+    eventually(lambda: session(1).written == [0])
     rejected = pb.ProducerReply.Rejected(sequence=0, error=error_to_pb(InvalidRequest("late")))
-    stream(0).reply(rejected=rejected)
-    stream(0).ack(0, 77)
+    session(0).reply(rejected=rejected)
+    session(0).ack(0, 77)
     assert not delivery.done()
-    stream(1).ack(0, 5)
+    session(1).ack(0, 5)
     assert delivery.result(HANG_GUARD).offset == 5
 
 
 def test_the_end_of_a_former_stream_leaves_the_present_one(producer: Producer) -> None:
     producer.send(b"first")
-    stream(0).opened()
-    stream(0).break_off()
-    stream(1).opened()
-    eventually(lambda: stream(1).written == [0])
-    stream(0).break_off()
+    session(0).opened()
+    session(0).break_off()
+    session(1).opened()
+    eventually(lambda: session(1).written == [0])
+    session(0).break_off()
     producer.send(b"second")
-    eventually(lambda: stream(1).written == [0, 1], "the present stream goes on")
-    assert len(DrivenStream.opened_streams) == 2
+    eventually(lambda: session(1).written == [0, 1], "the present stream goes on")
+    assert len(DrivenSession.opened_sessions) == 2
 
 
 def test_a_broker_is_reported_as_unreachable_once_in_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column, SealOutcome, Segment, TopicSchema
 from smq_core.model.schema_evolution import evolve
 from smq_proto.wire import outcome_to_pb
-from support.in_memory.producer_streams import DrivenStream, producer_of, stream
+from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
@@ -54,7 +54,7 @@ class EvolvingTopic(TopicInMemory):
 
 
 @pytest.fixture
-def topic(driven_streams: None) -> EvolvingTopic:
+def topic(driven_sessions: None) -> EvolvingTopic:
     return EvolvingTopic()
 
 
@@ -64,12 +64,12 @@ def producer(topic: EvolvingTopic) -> Iterator[Producer]:
         yield made
 
 
-def seal(old: DrivenStream, *successors: Segment) -> None:
+def seal(old: DrivenSession, *successors: Segment) -> None:
     """The segment of this stream ends without any batch of this producer."""
     old.reply(sealed=outcome_to_pb(SealOutcome(segment=old.segment.name, end=0), successors=successors))
 
 
-def rows(one: DrivenStream) -> list[dict[str, object]]:
+def rows(one: DrivenSession) -> list[dict[str, object]]:
     """The topic's own columns of everything that was sent on the stream."""
     system = ("partition", "timestamp", "headers")
     return [{k: v for k, v in row.items() if k not in system} for batch in one.batches for row in batch.to_pylist()]
@@ -79,38 +79,38 @@ def test_what_a_sealed_segment_did_not_get_is_sent_with_the_new_columns(
     topic: EvolvingTopic, producer: Producer
 ) -> None:
     first = producer.send({"id": 1, "note": "a"})
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
 
     new = topic.change(Column("id", "int64"), NOTE, GATE)
-    seal(stream(0), *new)
+    seal(session(0), *new)
 
-    eventually(lambda: any(s.segment.name == new[0].name for s in DrivenStream.opened_streams))
-    stream(1).opened()
-    eventually(lambda: rows(stream(1)) == [{"id": 1, "note": "a", "gate": None}])
-    assert stream(1).schema.field("id").type == pa.int64()
-    stream(1).ack(0, 0)
+    eventually(lambda: any(s.segment.name == new[0].name for s in DrivenSession.opened_sessions))
+    session(1).opened()
+    eventually(lambda: rows(session(1)) == [{"id": 1, "note": "a", "gate": None}])
+    assert session(1).schema.field("id").type == pa.int64()
+    session(1).ack(0, 0)
     assert first.result(HANG_GUARD) == smq.Receipt(new[0].name, 0)
 
 
 def test_a_batch_with_new_columns_waits_for_the_successor(topic: EvolvingTopic, producer: Producer) -> None:
     before = producer.send({"id": 1})
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
 
     (successor,) = topic.change(ID, NOTE, GATE)
     after = producer.send({"id": 2, "gate": 7})
     producer.send({"id": 3})
     eventually(lambda: not producer._batcher._current)
-    stream(0).ack(0, 0)
+    session(0).ack(0, 0)
     assert before.result(HANG_GUARD).offset == 0
-    assert stream(0).written == [0], "the old segment has no column for it"
+    assert session(0).written == [0], "the old segment has no column for it"
 
-    seal(stream(0), successor)
-    stream(1).opened()
-    eventually(lambda: [r["id"] for r in rows(stream(1))] == [2, 3])
-    assert rows(stream(1)) == [{"id": 2, "note": None, "gate": 7}, {"id": 3, "note": None, "gate": None}]
-    stream(1).ack(0, 0)
+    seal(session(0), successor)
+    session(1).opened()
+    eventually(lambda: [r["id"] for r in rows(session(1))] == [2, 3])
+    assert rows(session(1)) == [{"id": 2, "note": None, "gate": 7}, {"id": 3, "note": None, "gate": None}]
+    session(1).ack(0, 0)
     assert after.result(HANG_GUARD).segment == successor.name
 
 
@@ -119,18 +119,18 @@ def test_values_of_a_dropped_column_stop_the_producer(topic: EvolvingTopic, prod
     topic.set_layout([topic.segment(1, 0, 4, ("t-0-8-0",)), topic.segment(2, 4, PARTITIONS, ("t-0-8-0",))])
     table = pa.table({"id": pa.array(range(PARTITIONS), pa.int32()), "note": ["a", *[None] * (PARTITIONS - 1)]})
     lost = producer.write(table.slice(0, 1), key="id")
-    mine = stream(0).segment
+    mine = session(0).segment
     of_the_other = table.filter([_segment_of(producer, n) != mine.name for n in range(PARTITIONS)])
     others = producer.write(of_the_other, key="id")
     for n in (0, 1):
-        stream(n).opened()
-        eventually(lambda n=n: stream(n).written == [0])  # type: ignore[misc]
+        session(n).opened()
+        eventually(lambda n=n: session(n).written == [0])  # type: ignore[misc]
 
     new = topic.change(ID)
     behind = [producer.write(part.slice(0, 1).select(["id"]), key="id") for part in (table, of_the_other)]
     for n in (0, 1):
-        eventually(lambda n=n: stream(n).written == [0, 1])  # type: ignore[misc]
-    seal(stream(0), next(s for s in new if mine.name in s.predecessors))
+        eventually(lambda n=n: session(n).written == [0, 1])  # type: ignore[misc]
+    seal(session(0), next(s for s in new if mine.name in s.predecessors))
 
     with pytest.raises(SchemaMismatch, match=r"dropped columns: note \(1 of 1 messages\)") as caught:
         lost.result(HANG_GUARD)
@@ -143,11 +143,11 @@ def test_values_of_a_dropped_column_stop_the_producer(topic: EvolvingTopic, prod
     with pytest.raises(SchemaMismatch):
         behind[0].result(HANG_GUARD)
     assert not others.done()
-    stream(1).ack(0, 5)
-    stream(1).ack(1, 12)
+    session(1).ack(0, 5)
+    session(1).ack(1, 12)
     assert others.result(HANG_GUARD).offsets[0] == 5
     assert behind[1].result(HANG_GUARD).offsets[0] == 12
-    assert all(not s.written for s in DrivenStream.opened_streams[2:]), "nothing overtakes it"
+    assert all(not s.written for s in DrivenSession.opened_sessions[2:]), "nothing overtakes it"
     producer.close()
 
 
@@ -160,81 +160,81 @@ def _segment_of(producer: Producer, value: int) -> str:
 
 def test_a_dropped_column_without_values_is_left_out(topic: EvolvingTopic, producer: Producer) -> None:
     producer.send({"id": 1})
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
-    seal(stream(0), *topic.change(ID))
-    stream(1).opened()
-    eventually(lambda: rows(stream(1)) == [{"id": 1}])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
+    seal(session(0), *topic.change(ID))
+    session(1).opened()
+    eventually(lambda: rows(session(1)) == [{"id": 1}])
 
 
 def test_successors_of_an_unknown_version_wait_for_the_layout(topic: EvolvingTopic, producer: Producer) -> None:
     """The primary can know the new layout before the client does."""
     producer.send({"id": 1, "note": "a"})
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
 
-    seal(stream(0), *topic.successors(1))
+    seal(session(0), *topic.successors(1))
     assert [s.name for s in producer._engine._route.segments] == [topic.first.name]
 
     (successor,) = topic.change(ID, NOTE, GATE)
-    stream(1).opened()
-    assert stream(1).segment.name == successor.name
-    eventually(lambda: rows(stream(1)) == [{"id": 1, "note": "a", "gate": None}])
+    session(1).opened()
+    assert session(1).segment.name == successor.name
+    eventually(lambda: rows(session(1)) == [{"id": 1, "note": "a", "gate": None}])
 
 
 def test_messages_of_two_versions_never_share_a_batch(topic: EvolvingTopic, producer: Producer) -> None:
     stream_opened = producer.send({"id": 0})
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
-    stream(0).ack(0, 0)
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
+    session(0).ack(0, 0)
     stream_opened.result(HANG_GUARD)
     with producer._batcher._handover_lock:  # nothing is submitted meanwhile
         producer.send({"id": 1, "note": "a"})
         topic.change(ID, NOTE, GATE)
         producer.send({"id": 2, "gate": 1})
-    seal(stream(0), topic.snapshot.layout.segments[-1])
-    eventually(lambda: len(DrivenStream.opened_streams) > 1)
-    stream(1).opened()
-    eventually(lambda: len(rows(stream(1))) == 2)
-    assert rows(stream(1)) == [{"id": 1, "note": "a", "gate": None}, {"id": 2, "note": None, "gate": 1}]
+    seal(session(0), topic.snapshot.layout.segments[-1])
+    eventually(lambda: len(DrivenSession.opened_sessions) > 1)
+    session(1).opened()
+    eventually(lambda: len(rows(session(1))) == 2)
+    assert rows(session(1)) == [{"id": 1, "note": "a", "gate": None}, {"id": 2, "note": None, "gate": 1}]
 
 
 def test_messages_that_do_not_need_the_new_columns_are_sent_until_the_seal(
     topic: EvolvingTopic, producer: Producer
 ) -> None:
     producer.send({"id": 1})
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
 
     (successor,) = topic.change(Column("id", "int64"), NOTE, GATE)
     producer.send({"id": 2})
     producer.write(pa.table({"id": [3]}))
-    eventually(lambda: stream(0).written == [0, 1, 2])
+    eventually(lambda: session(0).written == [0, 1, 2])
 
-    seal(stream(0), successor)
-    stream(1).opened()
-    eventually(lambda: [r["id"] for r in rows(stream(1))] == [1, 2, 3])
+    seal(session(0), successor)
+    session(1).opened()
+    eventually(lambda: [r["id"] for r in rows(session(1))] == [1, 2, 3])
     producer.send({"id": 4})
     producer.send({"id": 5})
-    eventually(lambda: [r["id"] for r in rows(stream(1))] == [1, 2, 3, 4, 5])
+    eventually(lambda: [r["id"] for r in rows(session(1))] == [1, 2, 3, 4, 5])
     assert producer._encoder.version == 1
 
 
 def test_only_what_needs_the_new_columns_waits_for_the_successor(topic: EvolvingTopic, producer: Producer) -> None:
     """A segment of the older version may be written to for a while: its turn to be sealed comes later."""
     producer.send({"id": 1, "note": "a"})
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
 
     topic.change(Column("id", "int64"), GATE)
     producer.send({"id": 2})
     producer.write(pa.table({"id": [3], "gate": pa.array([None], pa.uint8())}))
-    eventually(lambda: stream(0).written == [0, 1, 2])
-    assert rows(stream(0))[1:] == [{"id": 2, "note": None}, {"id": 3, "note": None}]
+    eventually(lambda: session(0).written == [0, 1, 2])
+    assert rows(session(0))[1:] == [{"id": 2, "note": None}, {"id": 3, "note": None}]
     producer.send({"id": 1 << 40})
     producer.send({"id": 5})
     eventually(lambda: not producer._batcher._current)
-    assert stream(0).written == [0, 1, 2], "the old segment has no place for it, and nothing overtakes it"
+    assert session(0).written == [0, 1, 2], "the old segment has no place for it, and nothing overtakes it"
 
 
 def test_a_value_that_only_the_new_type_holds_needs_the_new_schema(topic: EvolvingTopic, producer: Producer) -> None:

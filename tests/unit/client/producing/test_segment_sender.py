@@ -1,4 +1,4 @@
-"""What a sender does when its stream cannot be opened or ends. Threads and timers are real, the streams are not."""
+"""What a sender does when its session cannot be opened or ends. The timers are real, the sessions are not."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from smq.producing.batching.partitioning import SubBatch
+from smq.producing.delivery_state import DeliveryState
+from smq.producing.lanes.segment_sender import SegmentSender
 from smq.producing.runtime.timers import Timers
-from smq.producing.streams.segment_sender import SegmentSender
-from smq.producing.streams.stream_thread import StreamThread
 from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, ProducerFenced, SmqError, Unreachable
 from smq_core.model.entities import Durability, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import SendQueue, SendQueueState
+from support.in_memory.brokers import batch_of
 from support.waiting import eventually
 
 SEGMENT = Segment(
@@ -26,42 +28,44 @@ SEGMENT = Segment(
 )
 
 
-class RefusedStream:
-    """A stream that its primary refuses."""
+class RefusedSession:
+    """A session that its primary refuses."""
 
     segment = SEGMENT
 
-    def __init__(self, rejection: SmqError) -> None:
+    def __init__(self, sender: SegmentSender, rejection: SmqError) -> None:
+        self._sender = sender
         self._rejection = rejection
 
-    def open(self) -> None:
-        raise self._rejection
+    def refuse(self) -> None:
+        self._sender.ended(self, self._rejection)
 
-    def end(self, graceful: bool) -> None:
-        assert not graceful
+    def notify(self) -> None: ...
+
+    def abort(self) -> None: ...
 
 
 class RefusingPrimary:
-    """The producer of one sender, whose streams are all refused."""
+    """The producer of one sender, whose sessions are all refused."""
 
     def __init__(self, rejection: SmqError) -> None:
         self.lock = threading.Lock()
         self.stopping = False
         self.rejection = rejection
-        self.streams = 0
+        self.sessions = 0
         self.failure: SmqError | None = None
         self.unreachable: list[str] = []
         self.queue = SendQueue(SEGMENT)
-        self.queue.queue.append(object())
+        self.queue.queue.append(SubBatch(batch_of(1, 0), DeliveryState(1, self.lock), None, 1, 0.0))
         self.timers = Timers()
         with self.lock:
             self.sender = SegmentSender(self, self.queue)
 
-    def run_stream(self, sender: SegmentSender) -> StreamThread:
-        self.streams += 1
-        return StreamThread(self, sender, RefusedStream(self.rejection))  # type: ignore[arg-type]
-
-    shares_streams = False
+    def open_session(self, sender: SegmentSender) -> RefusedSession:
+        self.sessions += 1
+        session = RefusedSession(sender, self.rejection)
+        self.timers.call_later(0.0, session.refuse)
+        return session
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         self.timers.call_later(seconds, call)
@@ -81,7 +85,6 @@ class RefusingPrimary:
         with self.lock:
             self.stopping = True
             self.sender.notify()
-        self.sender.join(60)
         self.timers.close()
 
 
@@ -95,17 +98,16 @@ def primary(request: pytest.FixtureRequest) -> Iterator[RefusingPrimary]:
 @pytest.mark.parametrize("primary", [ProducerFenced("fenced"), InvalidRequest("no")], indirect=True, ids=str)
 def test_a_rejection_for_good_ends_the_producer(primary: RefusingPrimary) -> None:
     eventually(lambda: primary.failure is primary.rejection)
-    primary.sender.join(60)
-    assert primary.streams == 1 and not primary.unreachable
+    assert primary.sessions == 1 and not primary.unreachable
 
 
 @pytest.mark.parametrize("primary", [NotOpenYet("soon"), NotHosted("gone")], indirect=True, ids=str)
 def test_a_broker_that_answers_is_not_reported_as_unreachable(primary: RefusingPrimary) -> None:
-    eventually(lambda: primary.streams >= 3, "it tries again")
+    eventually(lambda: primary.sessions >= 3, "it tries again")
     assert primary.failure is None and not primary.unreachable
 
 
 @pytest.mark.parametrize("primary", [Unreachable("no answer")], indirect=True, ids=str)
 def test_a_broker_that_does_not_answer_is_reported_and_tried_again(primary: RefusingPrimary) -> None:
-    eventually(lambda: primary.streams >= 3)
+    eventually(lambda: primary.sessions >= 3)
     assert set(primary.unreachable) == {"i"} and primary.failure is None

@@ -23,11 +23,11 @@ PLAIN_ROWS = st.lists(
 
 def sent(batches: list[RowBatch | pa.RecordBatch]) -> pa.RecordBatch | None:
     """What a broker has of these batches; None if they do not go as a small batch."""
-    message = pb.SharedBatch()
+    message = pb.ProducerFrame()
     if not add_small_batch(message, batches):
         assert not message.HasField("small_batch"), "nothing is added"
         return None
-    return read_small_batch(pb.SharedBatch.FromString(message.SerializeToString()).small_batch).to_arrow()
+    return read_small_batch(pb.ProducerFrame.FromString(message.SerializeToString()).small_batch).to_arrow()
 
 
 @given(groups=st.lists(PLAIN_ROWS, min_size=1, max_size=4), has_keys=st.booleans())

@@ -24,14 +24,14 @@ from smq.producing.uploads.parquet_files import ParquetSource
 from smq_core.model.entities import Column
 from smq_core.model.keyspace import partition_of
 from smq_storage.uploads.upload_format import CHECKSUM, KEY, parse_upload_footer, write_upload
-from support.in_memory.producer_streams import producer_of, stream
+from support.in_memory.producer_sessions import producer_of, session
 from support.in_memory.published_uploads import keyed, reject, rows_at, streams_of, two_segments, uploads
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
 
 @pytest.fixture
-def topic(driven_streams: None) -> TopicInMemory:
+def topic(driven_sessions: None) -> TopicInMemory:
     return TopicInMemory()
 
 
@@ -250,7 +250,7 @@ def test_large_tables_go_by_reference(
     assert len(uploads(topic)) == 1
     with pytest.raises(smq.InvalidRequest, match="True, False or 'auto', not 'always'"):
         producer.write(table, by_reference="always")  # type: ignore[arg-type]
-    stream(0).opened()
+    session(0).opened()
 
 
 def test_a_rejected_file_is_named(producer: Producer, topic: TopicInMemory, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.results import ObjectExists
 from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values, read_large_value
-from support.in_memory.producer_streams import DrivenStream, producer_of, stream
+from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
@@ -68,7 +68,7 @@ class Topic(TopicInMemory):
 
 
 @pytest.fixture
-def topic(driven_streams: None) -> Iterator[Topic]:
+def topic(driven_sessions: None) -> Iterator[Topic]:
     made = Topic()
     yield made
     made.gated.gate.set()
@@ -80,20 +80,20 @@ def producer(topic: Topic) -> Iterator[Producer]:
         yield made
 
 
-def opened_stream(number: int = 0) -> DrivenStream:
-    found = stream(number)
+def opened_stream(number: int = 0) -> DrivenSession:
+    found = session(number)
     found.opened()
     return found
 
 
-def wait_until_idle(producer: Producer, driven: DrivenStream, batches: int) -> None:
-    """Until this stream's queue has all batches, and its thread waits for what lets the next one go."""
+def wait_until_idle(producer: Producer, driven: DrivenSession, batches: int) -> None:
+    """Until the queue of this session has all batches, and its thread waits for what lets the next one go."""
     sender: Any = producer._engine._senders[driven.segment.name]
 
     def is_idle() -> bool:
         with producer._engine.lock:
             queued = len(sender.send_queue.queue) + len(sender.send_queue.in_flight)
-            return queued == batches and bool(sender._runner._wake._waiters)
+            return queued == batches and bool(driven._wake._waiters)
 
     eventually(is_idle)
 
@@ -119,7 +119,7 @@ def time_out(producer: Producer, topic: Topic) -> Delivery[Receipt]:
     return delivery
 
 
-def sent(topic: Topic, driven: DrivenStream) -> list[bytes | None]:
+def sent(topic: Topic, driven: DrivenSession) -> list[bytes | None]:
     """The values that readers get from what was sent, batch by batch; those of objects by their claim checks."""
     values: list[bytes | None] = []
     for batch, names in zip(driven.batches, driven.large_values, strict=True):
@@ -164,15 +164,15 @@ def test_what_still_waits_for_others_goes_first(
 def test_only_its_segment_waits(producer: Producer, topic: Topic) -> None:
     topic.set_layout([topic.segment(1, 0, 3), topic.segment(2, 3, PARTITIONS)])
     producer.send(BIG, key=KEY)
-    eventually(lambda: len(DrivenStream.opened_streams) == 1)
+    eventually(lambda: len(DrivenSession.opened_sessions) == 1)
     first = opened_stream().segment.name
     for n in range(20):
         producer.send(b"v", key=b"%d" % n)
-    eventually(lambda: len(DrivenStream.opened_streams) == 2)
+    eventually(lambda: len(DrivenSession.opened_sessions) == 2)
     other = opened_stream(1)
     assert other.segment.name != first
     eventually(lambda: other.written)
-    assert not stream(0).written
+    assert not session(0).written
 
 
 def test_its_headers_stay(producer: Producer, topic: Topic) -> None:
@@ -382,7 +382,7 @@ def test_the_reserved_header_is_refused(producer: Producer) -> None:
     for by_reference in (False, True):
         with pytest.raises(InvalidRequest, match=r"smq\.value.*reserved"):
             producer.write(table, by_reference=by_reference)
-    assert not DrivenStream.opened_streams
+    assert not DrivenSession.opened_sessions
 
 
 def test_a_topic_with_a_schema_has_no_large_values(topic: Topic) -> None:

@@ -26,14 +26,14 @@ from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment,
 from smq_proto.wire import error_to_pb, outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import ObjectExists
-from support.in_memory.producer_streams import DrivenStream, producer_of, stream
+from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.in_memory.published_uploads import keyed, reject, rows_at, streams_of, two_segments, uploads
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
 
 @pytest.fixture
-def topic(driven_streams: None) -> TopicInMemory:
+def topic(driven_sessions: None) -> TopicInMemory:
     return TopicInMemory()
 
 
@@ -152,20 +152,11 @@ def test_after_a_split_the_same_file_is_published_by_row_ranges(producer: Produc
     assert len(uploads(topic)) == 2, "nothing is uploaded twice"
 
 
-def test_a_timeout_says_why_the_last_attempt_failed(
-    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    end = DrivenStream.end
-
-    def end_with_error(self: DrivenStream, graceful: bool) -> smq.SmqError | None:
-        end(self, graceful)
-        return None if graceful else smq.Unavailable("the stream was removed")
-
-    monkeypatch.setattr(DrivenStream, "end", end_with_error)
+def test_a_timeout_says_why_the_last_attempt_failed(producer: Producer, topic: TopicInMemory) -> None:
     delivery = producer.write(keyed(10), by_reference=True)
-    stream(0).reply(error=error_to_pb(smq.Overloaded("its memory is full")))
-    stream(0).break_off()
-    eventually(lambda: len(DrivenStream.opened_streams) > 1)
+    session(0).reply(error=error_to_pb(smq.Overloaded("its memory is full")))
+    session(0).break_off(smq.Unavailable("the lane was removed"))
+    eventually(lambda: len(DrivenSession.opened_sessions) > 1)
     with producer._engine.lock:
         callbacks = producer._engine._monitor.expire(time.monotonic() + HANG_GUARD + 1)
     run_callbacks(callbacks)
@@ -212,7 +203,7 @@ def test_an_upload_that_never_ends_publishes_nothing_and_the_producer_goes_on(
     topic.files = FlakyStore(topic.files, *[StoreStateUnknown("no answer")] * 5)  # type: ignore[assignment]
     with pytest.raises(smq.StoreUnavailable, match="no answer"):
         producer.write(keyed(10), by_reference=True)
-    assert DrivenStream.opened_streams == []
+    assert DrivenSession.opened_sessions == []
     after = producer.send(b"after")
     (driven,) = streams_of(topic.first)
     eventually(lambda: driven.written == [0])
@@ -228,14 +219,14 @@ def test_an_upload_whose_names_are_all_taken_ends_with_an_error(
     topic.files = FlakyStore(topic.files, *[ObjectExists("taken.parquet")] * 5)  # type: ignore[assignment]
     with pytest.raises(smq.StoreUnavailable, match=r"already had a file .* 1 attempts .*taken\.parquet.*publish again"):
         producer.write(keyed(10), by_reference=True)
-    assert DrivenStream.opened_streams == []
+    assert DrivenSession.opened_sessions == []
 
 
 def test_refused_credentials_are_not_tried_again(producer: Producer, topic: TopicInMemory) -> None:
     topic.files = FlakyStore(topic.files, StoreDenied("no"))  # type: ignore[assignment]
     with pytest.raises(StoreDenied):
         producer.write(keyed(10), by_reference=True)
-    assert DrivenStream.opened_streams == []
+    assert DrivenSession.opened_sessions == []
 
 
 # ---- capacity
@@ -398,7 +389,7 @@ def test_a_bad_file_publishes_nothing_and_the_producer_goes_on(
     good = str(tmp_path / "good.parquet")
     with pytest.raises(smq.InvalidRequest, match=r"no column 'id'.*"):
         producer.publish_files([good], key="id")
-    assert uploads(topic) == [] and DrivenStream.opened_streams == []
+    assert uploads(topic) == [] and DrivenSession.opened_sessions == []
     delivery = producer.publish_files([good])
     (driven,) = streams_of(topic.first)
     eventually(lambda: driven.written == [0])
@@ -458,7 +449,7 @@ def test_a_bad_value_deep_in_a_file_publishes_nothing(
     path = parquet(tmp_path / "bad.parquet", pa.concat_tables([good, bad]), row_group_size=100)
     with pytest.raises(SchemaMismatch, match=r"bad.parquet.*timestamp"):
         producer.publish_files([path])
-    assert DrivenStream.opened_streams == []
+    assert DrivenSession.opened_sessions == []
 
 
 # ---- schema versions
@@ -493,12 +484,12 @@ def test_a_schema_that_changes_during_the_upload_is_followed(
 
 def test_a_reference_of_an_older_schema_fails_alone(typed: TopicInMemory, producer: Producer) -> None:
     delivery = producer.write(pa.table({"id": range(10)}), by_reference=True)
-    eventually(lambda: DrivenStream.opened_streams)
-    stream(0).opened()
-    eventually(lambda: stream(0).written == [0])
+    eventually(lambda: DrivenSession.opened_sessions)
+    session(0).opened()
+    eventually(lambda: session(0).written == [0])
     streamed = producer.send({"id": 1})
     successor = change_schema(typed)
-    stream(0).reply(sealed=outcome_to_pb(SealOutcome(segment=typed.first.name, end=0), successors=[successor]))
+    session(0).reply(sealed=outcome_to_pb(SealOutcome(segment=typed.first.name, end=0), successors=[successor]))
     with pytest.raises(ReferenceRejected, match="write them again"):
         delivery.result(HANG_GUARD)
     (driven,) = streams_of(successor)

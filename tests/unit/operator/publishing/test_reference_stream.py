@@ -13,7 +13,7 @@ from smq_core.errors import Unavailable
 from smq_core.model.atomic_publish import AppState
 from smq_core.model.entities import Replica
 from smq_core.model.reference import Reference
-from smq_operator.publishing.reference_stream import publish_references
+from smq_operator.publishing.reference_stream import SESSION, publish_references
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
 from smq_storage.chunks.parquet_codec import message_schema
@@ -28,13 +28,18 @@ class Primary(fl.FlightServerBase):  # type: ignore[misc]
         self.acks: list[int] = []
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        writer.write(pb.ProducerReply(opened=pb.ProducerReply.Opened()).SerializeToString())
+        def reply(**kind: Any) -> None:
+            frame = pb.ProducerFrameReply()
+            frame.sessions.add(session=SESSION, reply=pb.ProducerReply(**kind))
+            writer.write(frame.SerializeToString())
+
+        writer.write(pb.ProducerFrameReply().SerializeToString())
+        reply(opened=pb.ProducerReply.Opened())
         acked = 0
         for count in self.acks:
-            acks = pb.ProducerReply.Acks(first_sequence=acked, first_offsets=range(acked, acked + count))
-            writer.write(pb.ProducerReply(acks=acks).SerializeToString())
+            reply(acks=pb.ProducerReply.Acks(first_sequence=acked, first_offsets=range(acked, acked + count)))
             acked += count
-        writer.write(pb.ProducerReply(error=error_to_pb(Unavailable("the broker ends"))).SerializeToString())
+        reply(error=error_to_pb(Unavailable("the broker ends")))
         with suppress(StopIteration):  # a stream whose handler returns early loses replies
             while True:
                 reader.read_chunk()

@@ -1,10 +1,10 @@
-"""A producer's stream at the primary, without a network: what is refused, given back, and said."""
+"""A producer's session at the primary, without a network: what is refused, given back, and said."""
 
 from __future__ import annotations
 
 import pytest
 
-from smq_broker.streams import producer as producer_module
+from smq_broker.producers import session as session_module
 from smq_core.errors import Unavailable
 from smq_core.model.entities import Durability
 from smq_core.replica.segment_replica import ReplicaState
@@ -62,22 +62,21 @@ def test_memory_is_given_back_for_a_batch_that_is_refused(stored: StoredTopic) -
     producer = stored.produce()
     producer.send(5, rows([b"a"]))
     assert type(error_of(producer)).__name__ == "SequenceGap"
-    eventually(lambda: producer.ended)
+    eventually(lambda: not stored.hosted.streams)
     assert stored.broker.memory.primary_usage()[0] == 0
-    assert not stored.hosted.streams
 
 
-def test_a_malformed_frame_is_the_producers_fault(stored: StoredTopic) -> None:
+def test_a_malformed_frame_is_the_clients_fault(stored: StoredTopic) -> None:
     producer = stored.produce()
     producer.wait_reply("opened")
     producer.stream.requests.put(OSError("Invalid flatbuffers message.\nTraceback"))
     eventually(lambda: producer.ended)
-    error = error_of(producer)
+    error = producer.error
     assert type(error).__name__ == "InvalidRequest" and "malformed: Invalid flatbuffers message." in str(error)
     assert stored.hosted.machine.end == 0 and not stored.hosted.streams
 
 
-def test_a_stream_whose_acks_were_lost_ends(stored: StoredTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_whose_acks_were_lost_ends(stored: StoredTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = stored.produce()
     producer.wait_reply("opened")
 
@@ -85,18 +84,18 @@ def test_a_stream_whose_acks_were_lost_ends(stored: StoredTopic, monkeypatch: py
         raise ValueError("unexpected")
 
     with monkeypatch.context() as damaged:
-        damaged.setattr(producer_module, "group_acks", fail)
+        damaged.setattr(session_module, "group_acks", fail)
         producer.send(0, rows([b"a"]))
         stored.broker.flusher.flush_next()
-        eventually(lambda: stored.broker.metric("smq_thread_failures_total", thread="acker") == 1)
+        eventually(lambda: stored.broker.metric("smq_thread_failures_total", thread="producer-replies") == 1)
 
     def ended() -> bool:
         if not producer.stream.ended.is_set():
-            producer.stream.requests.put(Chunk(None, b"keepalive"))
+            producer.stream.requests.put(Chunk(None, b""))
         return producer.ended and not stored.hosted.streams
 
     eventually(ended)
-    assert isinstance(error_of(producer), Unavailable), "the producer connects again"
+    assert isinstance(producer.error, Unavailable), "the producer connects again"
     again = stored.produce()
     again.send(0, rows([b"a"]))
     assert again.wait_acked(0) == 0, "the batch was not lost"
@@ -104,17 +103,17 @@ def test_a_stream_whose_acks_were_lost_ends(stored: StoredTopic, monkeypatch: py
     again.close()
 
 
-def test_a_segment_that_cannot_deliver_acks_ends_the_stream(
+def test_a_segment_that_cannot_deliver_acks_ends_the_session(
     stored: StoredTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = stored.produce()
     producer.wait_reply("opened")
-    (stream,) = stored.hosted.streams
+    (session,) = stored.hosted.streams
 
     def fail(_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(stream, "acked", fail)
+    monkeypatch.setattr(session, "acked", fail)
     producer.send(0, rows([b"a"]))
     stored.broker.flusher.flush_next()
     assert isinstance(error_of(producer), Unavailable)

@@ -1,16 +1,19 @@
-"""A stream that many producers of one client process share: batches in, acks out, for all segments of one topic here.
+"""One lane of a client: batches of its producers in, acks out, for all segments of one topic here.
 
-A message has sub-batches of any number of sessions. Those of one segment are appended under one lock, replicated
-as one message and acked in one reply. The handler's thread reads and appends; only the replier's thread writes, and it
-also appends what had to wait. The handler joins the replier before it returns, because a write after the handler has
+A frame has sub-batches of any number of sessions. Those of one segment are appended under one lock, replicated as one
+message and acked in one reply. The handler's thread reads and appends; only the replier's thread writes, and it also
+appends what had to wait. The handler joins the replier before it returns, because a write after the handler has
 returned would crash the process.
+
+A client has a small lane and a bulk lane. What waits on a small lane is bounded, and a session that exceeds it ends. A
+bulk lane stops reading instead, because its batches cost much to send again.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -18,20 +21,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq_broker.producers.received_batches import ReceivedBatch, read_reference, split_block
+from smq_broker.producers.session import ProducerSession
+from smq_broker.producers.session_port import SessionPort
+from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.replication.message_spacing import ActiveClients, ClientActivity
-from smq_broker.rows.batches import (
-    COPY_BELOW_BYTES,
-    ENTRY_OVERHEAD_BYTES,
-    partition_bounds,
-    partition_column,
-)
-from smq_broker.rows.payloads import Payload, PayloadSpan, block_bytes, compact
+from smq_broker.rows.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES
+from smq_broker.rows.payloads import PayloadSpan, block_bytes, compact
 from smq_broker.rows.small_batches import Block, SmallBatch, rows_of
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
 from smq_broker.segments.registry import SegmentRegistry
-from smq_broker.streams.producer_session import ProducerSession, ReceivedBatch, SessionPort
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotHosted, SmqError, Unavailable
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
@@ -41,13 +42,14 @@ from smq_storage.process.locks import requires_lock
 HEARTBEAT_SECONDS = 1.0
 # How soon batches that wait for capacity are tried again.
 RETRY_WAITING_SECONDS = 0.02
-# How long acks wait at most for those of other segments. A client sends its next message when all have come.
+# How long acks of a small lane wait at most for those of other segments. A client sends its next frame when all have
+# come.
 REPLY_HOLD_SECONDS = 0.005
 
-Item = tuple[ProducerSession | None, pb.SharedBatch.SubBatch]
+SubBatch = pb.ProducerFrame.SubBatch
 
 
-class SharedStream:
+class ProducerLane:
     """One DoPut of a client process. ``accepting_batches`` is cleared while this process shuts down."""
 
     def __init__(
@@ -59,6 +61,7 @@ class SharedStream:
         *,
         max_batch: int,
         accepting_batches: threading.Event,
+        uploads: UploadChecker,
         broker_metrics: BrokerMetrics,
         threads: ThreadSupervisor,
         clients: ActiveClients,
@@ -71,7 +74,14 @@ class SharedStream:
         self._max_batch = max_batch
         self._threads = threads
         self._activity = ClientActivity(clients)
-        self._port = SessionPort(accepting_batches, broker_metrics.waits.inc)
+        self._is_bulk = hello.producers.lane == pb.LANE_BULK
+        self._port = SessionPort(
+            is_bulk=self._is_bulk,
+            accepting_batches=accepting_batches,
+            uploads=uploads,
+            broker_metrics=broker_metrics,
+            threads=threads,
+        )
         self._sessions: dict[int, ProducerSession] = {}
         self._refused: list[tuple[int, SmqError]] = []
         """Sessions that could not be opened, for the replier."""
@@ -81,9 +91,9 @@ class SharedStream:
         self._written_at = 0.0
 
     def serve(self) -> None:
-        """Returns when the stream has ended. Errors were sent to the client and are raised."""
+        """Returns when the lane has ended. Errors were sent to the client and are raised."""
         replier = self._threads.start(
-            Task("shared-replies", self._reply_loop, on_death=self._replier_died, restarts=False)
+            Task("producer-replies", self._reply_loop, on_death=self._replier_died, restarts=False)
         )
         try:
             while self._receive():
@@ -99,7 +109,7 @@ class SharedStream:
                 replier.join()
                 if self._replier_is_dead and self._error is not None:
                     with suppress(OSError, pa.ArrowException, fl.FlightError):
-                        self._writer.write(pb.SharedReply(error=error_to_pb(self._error)).SerializeToString())
+                        self._writer.write(pb.ProducerFrameReply(error=error_to_pb(self._error)).SerializeToString())
             finally:
                 self._activity.close()
                 for session in list(self._sessions.values()):
@@ -108,26 +118,27 @@ class SharedStream:
     # ---- the handler's thread
 
     def _receive(self) -> bool:
-        """Handles one message; False at the end of the stream."""
+        """Handles one frame; False at the end of the lane."""
         try:
             chunk = self._reader.read_chunk()
         except StopIteration:
             return False
         if self._replier_is_dead:
             raise Unavailable("this broker failed to send acks: connect again")
-        header = parse(pb.SharedBatch, chunk.app_metadata or b"")
-        if header.sub_batches:
+        frame = parse(pb.ProducerFrame, chunk.app_metadata or b"")
+        if frame.sub_batches and not self._is_bulk:
             self._activity.received(time.monotonic())
-        for request in header.opens:
+        for request in frame.opens:
             self._open(request)
-        self._append(header.sub_batches, rows_of(header, chunk.data))
-        for number in header.closes:
+        self._append(frame.sub_batches, rows_of(frame, chunk.data))
+        for number in frame.closes:
             session = self._sessions.pop(number, None)
             if session is not None:
                 session.close()
+        self._port.wait_for_room()
         return True
 
-    def _open(self, request: pb.SharedBatch.Open) -> None:
+    def _open(self, request: pb.ProducerFrame.Open) -> None:
         number = request.session
         if number in self._sessions:
             raise InvalidRequest(f"session {number} is open already: give each session a number of its own")
@@ -154,48 +165,54 @@ class SharedStream:
                 self._refused.append((number, error))
                 self._port.wake.notify()
 
-    def _append(self, sub_batches: Iterable[pb.SharedBatch.SubBatch], rows: Block | None) -> None:
+    def _append(self, sub_batches: Sequence[SubBatch], rows: Block | None) -> None:
         """Appends sub-batches. Those of sessions that have ended meanwhile are dropped."""
-        items: list[Item] = [(self._sessions.get(it.session), it) for it in sub_batches]
-        count = sum(sub_batch.rows for _, sub_batch in items)
-        if count != (0 if rows is None else rows.num_rows) or not all(sub_batch.rows for _, sub_batch in items):
-            raise InvalidRequest(f"sub-batches with {count} rows do not fit the rows of their message")
-        if rows is None:
-            return
-        size = block_bytes(rows)
+        count = sum(it.rows for it in sub_batches)
+        if count != (0 if rows is None else rows.num_rows) or any(
+            (it.rows > 0) is it.HasField("reference") for it in sub_batches
+        ):
+            raise InvalidRequest(f"sub-batches with {count} rows do not fit the rows of their frame")
+        size = 0 if rows is None else block_bytes(rows)
         if size > self._max_batch + ENTRY_OVERHEAD_BYTES:
             raise MessageTooLarge(
-                f"a message has {size} bytes, at most {self._max_batch} are accepted: send smaller ones",
+                f"a frame has {size} bytes, at most {self._max_batch} are accepted: send smaller ones",
                 size=size,
                 limit=self._max_batch,
             )
         first = 0
         links: list[ReplicationLink] = []
         try:
-            for hosted, group in groupby(items, lambda item: None if item[0] is None else item[0].hosted):
+            for (hosted, is_reference), group in groupby(sub_batches, self._kind_of):
                 run = list(group)
-                stop = first + sum(sub_batch.rows for _, sub_batch in run)
+                stop = first + sum(it.rows for it in run)
                 if hosted is not None:
-                    self._append_run(hosted, run, rows, first, stop, links)
+                    sessions = [self._sessions[it.session] for it in run]
+                    if is_reference:
+                        received: list[ReceivedBatch] | None = [read_reference(it) for it in run]
+                    else:
+                        assert rows is not None
+                        received = self._accept(hosted, sessions, run, rows, first, stop)
+                    if received is not None:
+                        _append_run(hosted, sessions, received, links)
                 first = stop
         finally:
-            for link in links:  # those of several segments may share a stream, and go out as one message
+            for link in links:  # those of several segments may share a lane, and go out as one frame
                 link.send_now()
 
-    def _append_run(
-        self,
+    def _kind_of(self, sub_batch: SubBatch) -> tuple[HostedSegment | None, bool]:
+        session = self._sessions.get(sub_batch.session)
+        return None if session is None else session.hosted, sub_batch.HasField("reference")
+
+    @staticmethod
+    def _accept(
         hosted: HostedSegment,
-        run: list[Item],
+        sessions: Sequence[ProducerSession],
+        run: Sequence[SubBatch],
         rows: Block,
         first: int,
         stop: int,
-        links: list[ReplicationLink],
-    ) -> None:
-        """Appends the sub-batches of one segment, whose rows ``first .. stop - 1`` share a block.
-
-        Adds the links on which this thread has to send them.
-        """
-        sessions = [session for session, _ in run if session is not None]
+    ) -> list[ReceivedBatch] | None:
+        """The sub-batches of one segment, whose rows ``first .. stop - 1`` share a block. None if it refuses them."""
         is_part = stop - first < rows.num_rows
         part = rows.slice(first, stop - first) if is_part else rows
         block: Block
@@ -209,30 +226,20 @@ class SharedStream:
         except SmqError as error:
             for session in sessions:
                 session.fail(error)
-            return
-        received = _split(run, block)
-        with hosted as machine:
-            end = machine.end
-            spans: list[PayloadSpan] = [
-                (batch.payload, batch.rows)
-                for session, batch in zip(sessions, received, strict=True)
-                if session.append(machine, batch) and batch.is_small
-            ]
-            full = hosted.compactor.add(spans)
-            if machine.end > end:
-                links += hosted.links_to_send_now()
-        if full is not None:
-            compact(full)
+            return None
+        return split_block(run, block)
 
     # ---- the replier's thread
 
     def _reply_loop(self) -> None:
         try:
-            self._write(pb.SharedReply())
+            self._write(pb.ProducerFrameReply())
             while self._send_replies():
                 pass
         except (OSError, pa.ArrowException, fl.FlightError):
             return  # the client has disconnected
+        finally:
+            self._port.close()
 
     def _replier_died(self) -> None:
         self._replier_is_dead = True
@@ -243,19 +250,19 @@ class SharedStream:
             if not port.changed and not self._refused and not self._ended:
                 port.wake.wait(RETRY_WAITING_SECONDS if port.waiting else HEARTBEAT_SECONDS)
             self._hold_acks()
-            changed = [(session, session.take_acks()) for session in port.changed]
+            changed = [(session, session.take_changes()) for session in port.changed]
             port.changed = {}
             port.is_urgent = False
-            waiting = list(port.waiting)
+            waiting = port.take_waiting()
             refused, self._refused = self._refused, []
             ended = self._ended
-        reply = pb.SharedReply()
+        reply = pb.ProducerFrameReply()
         for number, error in refused:
             reply.sessions.add(session=number, reply=pb.ProducerReply(error=error_to_pb(error)))
-        for session, acks in changed:
+        for session, (acks, rejected) in changed:
             if session.ended:
                 continue
-            for one in session.replies(acks):
+            for one in session.replies(acks, rejected):
                 reply.sessions.add(session=session.number, reply=one)
             if session.ended:
                 self._sessions.pop(session.number, None)
@@ -274,38 +281,32 @@ class SharedStream:
         """Lets acks that come together share a reply."""
         port = self._port
         until = time.monotonic() + REPLY_HOLD_SECONDS
-        while port.changed and port.unacked and not (port.is_urgent or self._refused or self._ended):
+        while port.changed and port.unacked and not (self._is_bulk or port.is_urgent or self._refused or self._ended):
             left = until - time.monotonic()
             if left <= 0:
                 return
             port.wake.wait(left)
 
-    def _write(self, reply: pb.SharedReply) -> None:
+    def _write(self, reply: pb.ProducerFrameReply) -> None:
         self._writer.write(reply.SerializeToString())
         self._written_at = time.monotonic()
 
 
-def _split(run: list[Item], block: Block) -> list[ReceivedBatch]:
-    """The sub-batches of one segment, in the block that has their rows one after the other."""
-    partitions = block.partitions if isinstance(block, SmallBatch) else partition_column(block)
-    size = block_bytes(block)
-    bytes_per_row = size / block.num_rows
-    received = []
-    first = 0
-    for _, sub_batch in run:
-        own = partitions[first : first + sub_batch.rows]
-        low, high = partition_bounds(own)
-        received.append(
-            ReceivedBatch(
-                sequence=sub_batch.sequence,
-                rows=sub_batch.rows,
-                nbytes=int(bytes_per_row * sub_batch.rows) + ENTRY_OVERHEAD_BYTES,
-                payload=Payload(block, first),
-                partitions=own,
-                partition_min=low,
-                partition_max=high,
-                is_small=size < COPY_BELOW_BYTES,
-            )
-        )
-        first += sub_batch.rows
-    return received
+def _append_run(
+    hosted: HostedSegment,
+    sessions: Sequence[ProducerSession],
+    received: Sequence[ReceivedBatch],
+    links: list[ReplicationLink],
+) -> None:
+    """Appends batches of one segment. Adds the links on which this thread has to send them."""
+    with hosted as machine:
+        end = machine.end
+        spans: list[PayloadSpan] = []
+        for session, batch in zip(sessions, received, strict=True):
+            if session.append(machine, batch) and batch.is_small and batch.payload is not None:
+                spans.append((batch.payload, batch.rows))
+        full = hosted.compactor.add(spans)
+        if machine.end > end:
+            links += hosted.links_to_send_now()
+    if full is not None:
+        compact(full)

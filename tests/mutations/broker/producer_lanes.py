@@ -1,31 +1,32 @@
-"""Broken rules of streams that producers share, in the client and at the broker, and of frames to many readers."""
+"""Broken rules of the lanes of producers, in the client and at the broker, and of frames to many readers."""
 
 from __future__ import annotations
 
 from ..mutation import Mutation
 
-SENDER = "client/smq/producing/streams/segment_sender.py"
-STREAM = "client/smq/producing/streams/shared_stream.py"
-STREAMS = "client/smq/producing/streams/shared_streams.py"
+SENDER = "client/smq/producing/lanes/segment_sender.py"
+LANE = "client/smq/producing/lanes/lane.py"
+LANES = "client/smq/producing/lanes/lanes.py"
 SMALL = "client/smq/producing/batching/small_batch.py"
-SESSION = "broker/smq_broker/streams/producer_session.py"
-SERVED = "broker/smq_broker/streams/shared_stream.py"
+SESSION = "broker/smq_broker/producers/session.py"
+PORT = "broker/smq_broker/producers/session_port.py"
+SERVED = "broker/smq_broker/producers/lane.py"
 SPACING = "broker/smq_broker/streams/frame_spacing.py"
 TAILS = "client/smq/consuming/fetching/shared_tails.py"
 FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
 TAIL_FETCHER = "client/smq/consuming/fetching/tail_fetcher.py"
 TEST_TAILS = "tests/unit/client/consuming/test_shared_tails.py"
 TEST_SPACING = "tests/unit/broker/streams/test_frame_spacing.py"
-TEST_CLIENT = "tests/unit/client/producing/test_shared_stream.py"
+TEST_CLIENT = "tests/unit/client/producing/test_producer_lane.py"
 TEST_SMALL = "tests/unit/client/producing/test_small_batch.py"
-TEST_BROKER = "tests/unit/broker/streams/test_shared_stream.py"
+TEST_BROKER = "tests/unit/broker/producers/test_lane.py"
 
 MUTATIONS = (
     # ---- the client
     Mutation(
         "send_before_the_acks_of_the_message_before",
-        "The next message of a shared stream waits for the acks of the one before, and takes in what comes meanwhile.",
-        STREAM,
+        "The next frame of a small lane waits for the acks of the one before, and takes in what comes meanwhile.",
+        LANE,
         "self._unacked.update({session.number: sent.sequence for session, sent in batches})",
         "pass",
         (f"{TEST_CLIENT}::test_what_comes_before_the_acks_of_a_message_goes_out_as_one",),
@@ -48,24 +49,24 @@ MUTATIONS = (
     ),
     Mutation(
         "wait_for_acks_for_ever",
-        "A message does not wait longer for acks than MAX_HOLD_SECONDS.",
-        STREAM,
+        "A frame does not wait longer for acks than MAX_HOLD_SECONDS.",
+        LANE,
         "                self._unacked.clear()\n",
         "                pass\n",
         (f"{TEST_CLIENT}::test_a_message_does_not_wait_for_acks_for_ever",),
     ),
     Mutation(
         "wait_for_the_acks_of_a_session_that_has_ended",
-        "A message does not wait for the acks of a session that has ended, because nobody takes them any more.",
-        STREAM,
+        "A frame does not wait for the acks of a session that has ended, because nobody takes them any more.",
+        LANE,
         "            self._unacked.pop(session.number, None)\n",
         "",
         (f"{TEST_CLIENT}::test_nothing_waits_for_the_acks_of_a_session_that_has_ended",),
     ),
     Mutation(
         "let_what_did_not_fit_into_a_message_wait_for_ever",
-        "What does not fit into a message waits no longer for acks than MAX_HOLD_SECONDS either.",
-        STREAM,
+        "What does not fit into a frame waits no longer for acks than MAX_HOLD_SECONDS either.",
+        LANE,
         "            if self._ready and self._unacked:\n",
         "            if False:\n",
         (f"{TEST_CLIENT}::test_what_does_not_fit_into_a_message_does_not_wait_for_ever",),
@@ -82,38 +83,70 @@ MUTATIONS = (
         "hold_what_is_no_ack",
         "Only acks wait for other acks.",
         SERVED,
-        "not (port.is_urgent or self._refused or self._ended)",
-        "not (self._refused or self._ended)",
+        "not (self._is_bulk or port.is_urgent or self._refused or self._ended)",
+        "not (self._is_bulk or self._refused or self._ended)",
         (f"{TEST_BROKER}::test_only_acks_wait_for_acks",),
     ),
     Mutation(
-        "share_large_batches",
-        "A large batch gets a stream of its own, where it holds up nobody else.",
+        "put_large_batches_on_the_small_lane",
+        "A large batch goes on the bulk lane, where it holds up nothing that is small.",
         SENDER,
-        "        and sub_batch.cost <= MAX_SHARED_BYTES\n",
-        "",
-        (f"{TEST_CLIENT}::test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place",),
+        "is_uploaded or sub_batch.cost > BULK_BYTES",
+        "is_uploaded",
+        (f"{TEST_CLIENT}::test_a_large_batch_goes_on_the_bulk_lane_and_keeps_its_place",),
     ),
     Mutation(
-        "forget_sessions_of_a_broken_stream",
-        "When a stream breaks, its sessions open again on another one.",
-        STREAM,
+        "wait_for_acks_on_the_bulk_lane",
+        "The next frame of a bulk lane waits for no acks.",
+        LANE,
+        "            if not self._is_bulk:\n                self._unacked.update",
+        "            if True:\n                self._unacked.update",
+        (f"{TEST_CLIENT}::test_large_batches_of_several_producers_take_turns_and_wait_for_no_acks",),
+    ),
+    Mutation(
+        "put_several_large_batches_into_a_frame",
+        "A frame of a bulk lane has one batch.",
+        LANE,
+        "        max_batches = 1 if self._is_bulk else MAX_BATCHES_PER_FRAME\n",
+        "        max_batches = MAX_BATCHES_PER_FRAME\n",
+        (f"{TEST_CLIENT}::test_large_batches_of_several_producers_take_turns_and_wait_for_no_acks",),
+    ),
+    Mutation(
+        "stay_on_the_bulk_lane_for_good",
+        "Small batches leave the bulk lane when nothing large has come for a while.",
+        SENDER,
+        "        return time.monotonic() - self._large_at >= SMALL_AFTER_SECONDS\n",
+        "        return False\n",
+        (f"{TEST_CLIENT}::test_small_batches_leave_the_bulk_lane_when_nothing_large_has_come_for_a_while",),
+    ),
+    Mutation(
+        "keep_a_bulk_lane_whose_sessions_are_idle",
+        "A bulk lane whose sessions are idle is closed.",
+        LANE,
+        "not (self._is_bulk and all(session.is_idle for session in sessions))",
+        "True",
+        (f"{TEST_CLIENT}::test_a_bulk_lane_whose_sessions_are_idle_is_closed_and_opened_again",),
+    ),
+    Mutation(
+        "forget_sessions_of_a_broken_lane",
+        "When a lane breaks, its sessions open again on another one.",
+        LANE,
         "            sessions.append(self._sessions.popitem()[1])\n",
         "            self._sessions.popitem()\n",
         (f"{TEST_CLIENT}::test_when_the_stream_breaks_everything_is_sent_again_on_another_one",),
     ),
     Mutation(
-        "keep_idle_streams",
-        "A shared stream that nobody uses is closed.",
-        STREAMS,
-        "                    stream.close()\n",
-        "                    pass\n",
+        "keep_idle_lanes",
+        "A lane that nobody uses is closed.",
+        LANES,
+        "                lane.close()\n",
+        "                pass\n",
         (f"{TEST_CLIENT}::test_a_stream_that_nobody_uses_is_closed",),
     ),
     # ---- the broker
     Mutation(
         "append_while_the_broker_leaves",
-        "A broker that leaves takes no batches from shared streams.",
+        "A broker that leaves takes no batches.",
         SESSION,
         "return self._port.accepting_batches.is_set() and self.hosted.reserve(batch.nbytes)",
         "return self.hosted.reserve(batch.nbytes)",
@@ -129,11 +162,43 @@ MUTATIONS = (
     ),
     Mutation(
         "let_any_number_of_batches_wait",
-        "What waits in the sessions of a stream has a limit. Beyond it a session ends.",
-        SESSION,
-        "if not self._port.waiting_bytes.reserve(batch.nbytes):",
+        "What waits in the sessions of a small lane has a limit. Beyond it a session ends.",
+        PORT,
+        "if exceeds and not (self.is_bulk and may_exceed):",
         "if False:",
         (f"{TEST_BROKER}::test_too_many_waiting_batches_end_their_session",),
+    ),
+    Mutation(
+        "read_a_bulk_lane_whatever_waits",
+        "A bulk lane stops reading while too much waits for capacity.",
+        SERVED,
+        "        self._port.wait_for_room()\n",
+        "",
+        (f"{TEST_BROKER}::test_a_bulk_lane_stops_reading_while_too_much_waits",),
+    ),
+    Mutation(
+        "hold_a_bulk_lane_whose_client_has_gone",
+        "A bulk lane that has stopped reading ends with its client.",
+        SERVED,
+        "            self._port.close()\n",
+        "            pass\n",
+        (f"{TEST_BROKER}::test_a_bulk_lane_that_has_stopped_reading_ends_with_its_client",),
+    ),
+    Mutation(
+        "stop_a_bulk_lane_for_a_segment_that_is_not_open",
+        "What waits for a segment that is not open yet holds up no other one.",
+        PORT,
+        "                and any(session.is_open for session in self.waiting)\n",
+        "",
+        (f"{TEST_BROKER}::test_a_segment_that_is_not_open_yet_stops_no_bulk_lane",),
+    ),
+    Mutation(
+        "give_all_capacity_to_one_session",
+        "Sessions that wait for capacity take turns.",
+        PORT,
+        "            self.waiting[waiting[0]] = None\n",
+        "            self.waiting = {waiting[0]: None} | self.waiting\n",
+        (f"{TEST_BROKER}::test_sessions_that_wait_for_capacity_take_turns",),
     ),
     Mutation(
         "open_a_session_twice",
@@ -144,7 +209,7 @@ MUTATIONS = (
         (f"{TEST_BROKER}::test_a_session_that_is_open_already_ends_the_stream",),
     ),
     Mutation(
-        "end_the_stream_by_an_error_of_one_session",
+        "end_the_lane_by_an_error_of_one_session",
         "An error of one producer ends its own session only.",
         SESSION,
         "        except SmqError as error:\n            self.fail(error)\n            return False\n",
@@ -152,8 +217,8 @@ MUTATIONS = (
         (f"{TEST_BROKER}::test_a_wrong_sequence_ends_its_own_session_only",),
     ),
     Mutation(
-        "keep_sessions_after_the_end_of_the_stream",
-        "The end of a stream closes its sessions: a producer without a stream may be forgotten.",
+        "keep_sessions_after_the_end_of_the_lane",
+        "The end of a lane closes its sessions: a producer without a session may be forgotten.",
         SERVED,
         "                for session in list(self._sessions.values()):\n                    session.close()\n",
         "                pass\n",

@@ -43,55 +43,49 @@ class UploadChecker:
         self._filer_time: tuple[Micros, float] | None = None
 
     def check_before_append(
-        self, hosted: HostedSegment, id_: BatchId, reference: Reference, require_connected: Callable[[], None]
-    ) -> None:
-        """As :meth:`check`, unless the batch is a repeat or the segment is not open, which ``append`` decides.
-
-        A repeat is in the log, even if its upload is too old by now. Waits while the filer does not answer;
-        ``require_connected`` raises an error to end that.
-        """
-        self._check(hosted, id_, reference.upload, lambda: self.check(hosted, reference), require_connected)
-
-    def check_large_values(
-        self, hosted: HostedSegment, id_: BatchId, names: Sequence[str], require_connected: Callable[[], None]
-    ) -> None:
-        """As ``check_before_append``, for the names of large values: each object must exist, and be young enough.
-
-        Raises ReferenceRejected, and InvalidRequest if these are more names than a batch may have.
-        """
-        if len(names) > MAX_LARGE_VALUES_PER_BATCH:
-            raise InvalidRequest(
-                f"a batch has {len(names)} large values, at most {MAX_LARGE_VALUES_PER_BATCH} are accepted"
-            )
-
-        def check() -> None:
-            for name in names:
-                self._check_large_value(hosted, name)
-
-        self._check(hosted, id_, names[0], check, require_connected)
-
-    def _check(
         self,
         hosted: HostedSegment,
         id_: BatchId,
-        upload: str,
-        check: Callable[[], None],
-        require_connected: Callable[[], None],
+        uploads: Reference | Sequence[str],
+        require_open: Callable[[], None],
     ) -> None:
+        """Checks what a batch refers to: a reference as :meth:`check`, or the names of large values.
+
+        Each object of a large value must exist, and be young enough. Nothing is checked if the batch is a repeat or the
+        segment is not open, which ``append`` decides: a repeat is in the log, even if its upload is too old by now.
+        Waits while the filer does not answer; ``require_open`` raises an error to end that.
+
+        Raises ReferenceRejected, and InvalidRequest if these are more names than a batch may have.
+        """
+        if isinstance(uploads, Reference):
+            name = uploads.upload
+        else:
+            name = uploads[0]
+            if len(uploads) > MAX_LARGE_VALUES_PER_BATCH:
+                raise InvalidRequest(
+                    f"a batch has {len(uploads)} large values, at most {MAX_LARGE_VALUES_PER_BATCH} are accepted"
+                )
         while True:
             with hosted as machine:
                 if machine.state is not ReplicaState.OPEN or not machine.is_new(id_):
                     return
             try:
-                check()
+                self._check(hosted, uploads)
             except StoreDenied:
                 raise
             except StoreUnavailable as error:
-                hosted.log.warning("upload.store_unavailable", upload=upload, error=error.message)
+                hosted.log.warning("upload.store_unavailable", upload=name, error=error.message)
                 hosted.fenced.wait(RETRY_SECONDS)
             else:
                 return
-            require_connected()
+            require_open()
+
+    def _check(self, hosted: HostedSegment, uploads: Reference | Sequence[str]) -> None:
+        if isinstance(uploads, Reference):
+            self.check(hosted, uploads)
+            return
+        for name in uploads:
+            self._check_large_value(hosted, name)
 
     def check(self, hosted: HostedSegment, reference: Reference) -> None:
         """Raises ReferenceRejected if the segment must not take this reference, and StoreUnavailable."""

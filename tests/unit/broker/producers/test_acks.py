@@ -1,6 +1,6 @@
 """Acks of consecutive sequences are sent in one reply."""
 
-from smq_broker.streams.producer_replies import UNKNOWN_OFFSET, group_acks
+from smq_broker.producers.replies import UNKNOWN_OFFSET, group_acks
 from smq_core.replica.log_entries import Ack, BatchId
 
 

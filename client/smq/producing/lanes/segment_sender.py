@@ -1,8 +1,9 @@
-"""The sender of one segment: when to open a stream, what to send on it next, and when to open another one.
+"""The sender of one segment: when to open a session, what to send there next, and when to open another one.
 
-It has no thread. A stream runs it: one that many producers share, or a thread with a stream of this sender alone.
-Small batches go on the shared stream, because a stream for each producer and segment costs more than they do. Large
-ones, references and large values get a separate stream, where they hold up nobody else.
+It has no thread: the lane of its session runs it. Small batches go on the small lane, where many share a frame. Large
+ones, references and large values go on the bulk lane, where they hold up nothing that is small. A session belongs to
+one lane, so to change it is to open another session. The broker says where the log ends, and what it lacks is sent
+again.
 """
 
 from __future__ import annotations
@@ -27,45 +28,34 @@ log = logging.getLogger(__name__)
 
 MIN_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.25
-# A larger sub-batch gets a separate stream.
-MAX_SHARED_BYTES = 64 << 10
+# A larger sub-batch goes on the bulk lane.
+BULK_BYTES = 64 << 10
+# How long a session stays on the bulk lane after the last large batch. To change back costs a round trip.
+SMALL_AFTER_SECONDS = 10.0
 
 
 class NoBatch(Enum):
-    """Why a stream has nothing to send."""
+    """Why a session has nothing to send."""
 
     WAIT = auto()
     """Not yet."""
     END = auto()
-    """Nothing more will come on it."""
-    REFUSED = auto()
-    """Another stream has replaced this one."""
-    NEEDS_OWN_STREAM = auto()
-    """What is next does not belong on a shared stream."""
+    """Nothing more will come in it, or another session has replaced it."""
+    OTHER_LANE = auto()
+    """What is next does not belong on this lane."""
 
 
-class ProducerStream(Protocol):
-    """A stream to a segment's primary, as a producer sees it."""
+class Session(Protocol):
+    """A session for one segment. It sends what ``SegmentSender.next_batch`` gives, and calls ``ended`` at its end."""
 
     @property
     def segment(self) -> Segment: ...
 
-    def is_unresponsive(self, now: float) -> bool: ...
-
-    def abort(self) -> None: ...
-
-
-class StreamRunner(Protocol):
-    """Sends what ``SegmentSender.next_batch`` gives on a stream, and calls ``SegmentSender.ended`` after its end."""
-
-    @property
-    def stream(self) -> ProducerStream: ...
-
     def notify(self) -> None:
         """There may be something to send now. The caller holds the producer's lock."""
 
-    def join(self, timeout: float) -> None:
-        """Waits for the end of the runner's own thread, if it has one; ``timeout`` in seconds."""
+    def abort(self) -> None:
+        """Ends the session, because its producer has failed."""
 
 
 class SenderPort(Protocol):
@@ -77,10 +67,7 @@ class SenderPort(Protocol):
     @property
     def stopping(self) -> bool: ...
 
-    def run_stream(self, sender: SegmentSender) -> StreamRunner: ...
-
-    @property
-    def shares_streams(self) -> bool: ...
+    def open_session(self, sender: SegmentSender) -> Session: ...
 
     def may_send(self, send_queue: SendQueue) -> bool: ...
 
@@ -94,26 +81,29 @@ class SenderPort(Protocol):
 class SegmentSender:
     """Sends the queue of one segment. The producer's lock guards its fields, and whoever makes a sender holds it.
 
-    With ``open_ahead`` the sender opens its stream once although there is nothing to send yet, a separate stream
-    with ``own_stream``.
+    With ``open_ahead`` the sender opens a session once although there is nothing to send yet, on the bulk lane with
+    ``is_bulk``.
     """
 
     def __init__(
-        self, producer: SenderPort, send_queue: SendQueue, *, open_ahead: bool = False, own_stream: bool = False
+        self, producer: SenderPort, send_queue: SendQueue, *, open_ahead: bool = False, is_bulk: bool = False
     ) -> None:
         self._producer = producer
         self.send_queue = send_queue
-        self.stream: ProducerStream | None = None
+        self.session: Session | None = None
         """None also while the present one comes to its end."""
         self.failure: SmqError | None = None
         self.last_failure: SmqError | None = None
-        """Why a stream ended since the last ack."""
+        """Why a session ended since the last ack."""
         self.replaced_at: float | None = None
         """When the segment was first known to be replaced. From then on its outcome is needed."""
         self.acked_at = float("-inf")
-        self.own_stream = own_stream
-        """Whether the last stream was, or the next one will be, this sender's own."""
-        self._runner: StreamRunner | None = None
+        self.is_bulk = is_bulk
+        """Whether the last session was, or the next one will be, on the bulk lane."""
+        self._large_at = 0.0
+        """When something large was next to be sent for the last time, in monotonic seconds."""
+        self._unended: Session | None = None
+        """The session until it has ended."""
         self._may_send = False
         self._open_ahead = open_ahead
         self._backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
@@ -123,9 +113,9 @@ class SegmentSender:
 
     @requires_lock("_producer.lock")
     def notify(self) -> None:
-        """Something has changed that may allow to send, or to open a stream."""
-        if self._runner is not None:
-            self._runner.notify()
+        """Something has changed that may allow to send, or to open a session."""
+        if self._unended is not None:
+            self._unended.notify()
             return
         if not self._has_work():
             return
@@ -135,13 +125,6 @@ class SegmentSender:
         elif not self._retry_planned:
             self._retry_planned = True
             self._producer.call_later(left, self._retry)
-
-    def join(self, timeout: float) -> None:
-        """Waits until the thread of the sender's own stream has ended; ``timeout`` in seconds."""
-        with self._producer.lock:
-            runner = self._runner
-        if runner is not None:
-            runner.join(timeout)
 
     def _retry(self) -> None:
         with self._producer.lock:
@@ -156,28 +139,27 @@ class SegmentSender:
 
     @requires_lock("_producer.lock")
     def _open(self) -> None:
-        shared = self._producer.shares_streams
-        if not shared or not self.send_queue.idle:
-            self.own_stream = not shared or self._needs_own_stream()
+        if not self.send_queue.idle:
+            self.is_bulk = self._needs_bulk_lane()
         self._open_ahead = False
         self._may_send = False
         self.failure = None
-        self._runner = self._producer.run_stream(self)
-        self.stream = self._runner.stream
+        self._large_at = time.monotonic()
+        self.session = self._unended = self._producer.open_session(self)
 
-    def _needs_own_stream(self) -> bool:
+    def _needs_bulk_lane(self) -> bool:
         waiting = self.send_queue
-        if waiting.queue and not _may_share(waiting.queue[0]):
+        if waiting.queue and is_large(waiting.queue[0]):
             return True
-        return not all(_may_share(sent.sub_batch) for sent in waiting.in_flight)
+        return any(is_large(sent.sub_batch) for sent in waiting.in_flight)
 
-    # ---- for the stream
+    # ---- for the session
 
     @requires_lock("_producer.lock")
-    def next_batch(self, stream: ProducerStream) -> SentSubBatch | NoBatch:
-        """What to send on this stream now."""
-        if self.stream is not stream:
-            return NoBatch.REFUSED
+    def next_batch(self, session: Session) -> SentSubBatch | NoBatch:
+        """What to send in this session now."""
+        if self.session is not session:
+            return NoBatch.END
         if self._producer.stopping or self.send_queue.state is SendQueueState.DONE:
             return NoBatch.END
         waiting = self.send_queue
@@ -185,17 +167,26 @@ class SegmentSender:
             self._may_send = not waiting.idle and self._producer.may_send(waiting)
         if not self._may_send:
             return NoBatch.WAIT
-        if not self.own_stream and waiting.queue and not _may_share(waiting.queue[0]):
-            return NoBatch.NEEDS_OWN_STREAM
+        if waiting.queue and self._belongs_on_other_lane(waiting.queue[0]):
+            return NoBatch.OTHER_LANE
         return waiting.next_to_send(self._fits) or NoBatch.WAIT
 
-    def ended(self, runner: StreamRunner, failure: SmqError | None, *, as_planned: bool = False) -> None:
-        """The stream has ended, by a ``failure`` or not. ``as_planned``: another one may be opened at once."""
+    @requires_lock("_producer.lock")
+    def _belongs_on_other_lane(self, sub_batch: object) -> bool:
+        if is_large(sub_batch):
+            self._large_at = time.monotonic()
+            return not self.is_bulk
+        if not self.is_bulk or self.send_queue.in_flight:
+            return False
+        return time.monotonic() - self._large_at >= SMALL_AFTER_SECONDS
+
+    def ended(self, session: Session, failure: SmqError | None, *, as_planned: bool = False) -> None:
+        """The session has ended, by a ``failure`` or not. ``as_planned``: another one may be opened at once."""
         with self._producer.lock:
-            if self.stream is runner.stream:
-                self.stream = None
+            if self.session is session:
+                self.session = None
                 self.send_queue.stream_closed()
-            # What a reply said is why the stream ended; its end may be this process's own abort.
+            # What a reply said is why the session ended; its end may be this process's own abort.
             self.last_failure = self.failure or failure or self.last_failure
             failure = failure or self.failure
             if failure is not None or not as_planned:
@@ -205,7 +196,7 @@ class SegmentSender:
                 self._handle_failure(failure)
         finally:
             with self._producer.lock:
-                self._runner = None
+                self._unended = None
                 self.notify()
 
     def _next_backoff(self, failure: SmqError | None) -> float:
@@ -220,7 +211,7 @@ class SegmentSender:
         if self._producer.stopping or self.send_queue.state is SendQueueState.DONE:
             return
         if failure is not None:
-            log.info("the stream to %s ended: %s", self.send_queue.segment.name, failure.message)
+            log.info("the session for %s ended: %s", self.send_queue.segment.name, failure.message)
         if not isinstance(failure, (NotOpenYet, NotHosted, Overloaded)):
             self._producer.report_unreachable(self.send_queue.segment.primary, failure)
 
@@ -231,22 +222,20 @@ class SegmentSender:
 
     @requires_lock("_producer.lock")
     def opened(self) -> None:
-        """Resets the backoff if no stream has failed since the last ack: this one may fail in the same way."""
+        """Resets the backoff if no session has failed since the last ack: this one may fail in the same way."""
         if self.last_failure is None:
             self._backoff.reset()
 
     @requires_lock("_producer.lock")
     def acked(self, now: float) -> None:
-        """The stream works. ``now`` is in monotonic seconds."""
+        """The session works. ``now`` is in monotonic seconds."""
         self.acked_at = now
         self.last_failure = None
         self._backoff.reset()
 
 
-def _may_share(sub_batch: object) -> bool:
+def is_large(sub_batch: object) -> bool:
+    """Whether a sub-batch goes on the bulk lane."""
     assert isinstance(sub_batch, SubBatch)
-    return (
-        sub_batch.large_value is None
-        and not isinstance(sub_batch.batch, UploadedRows)
-        and sub_batch.cost <= MAX_SHARED_BYTES
-    )
+    is_uploaded = sub_batch.large_value is not None or isinstance(sub_batch.batch, UploadedRows)
+    return is_uploaded or sub_batch.cost > BULK_BYTES

@@ -18,7 +18,7 @@ from smq_core.model.entities import SECOND
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb, reference_from_pb, reference_to_pb
+from smq_proto.wire import error_from_pb, reference_from_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.json_codec import to_json
 from smq_storage.uploads.upload_format import KEY
@@ -91,14 +91,8 @@ def brokers(tmp_path: Path) -> Brokers:
     return Brokers(tmp_path)
 
 
-def publish(producer: ProducerClient, sequence: int, reference: Reference, rejections: int = 0) -> None:
-    header = pb.ProducerBatch(sequence=sequence, reference=reference_to_pb(reference), rejections=rejections)
-    producer.stream.write_metadata(header.SerializeToString())
-
-
 def send(producer: ProducerClient, sequence: int, value: bytes, rejections: int = 0) -> None:
-    header = pb.ProducerBatch(sequence=sequence, rejections=rejections)
-    producer.stream.write_with_metadata(rows([value]), header.SerializeToString())
+    producer.send(sequence, rows([value]), rejections=rejections)
 
 
 def rejection(producer: ProducerClient) -> ReferenceRejected:
@@ -111,7 +105,7 @@ def test_a_reference_is_ordered_with_streamed_batches(brokers: Brokers) -> None:
     producer = brokers.produce()
     producer.wait_reply("opened")
     send(producer, 0, b"a")
-    publish(producer, 1, brokers.reference())
+    producer.publish(1, brokers.reference())
     send(producer, 2, b"b")
     assert [producer.wait_acked(n) for n in range(3)] == [0, 1, 7]
     follower = brokers.brokers[1].hosted(brokers.topic, brokers.segment)
@@ -129,7 +123,7 @@ def test_what_is_before_a_reference_is_flushed_with_it_at_once(brokers: Brokers)
     send(producer, 0, b"a")
     producer.wait_acked(0)
     assert not brokers.hosted.flush_schedule.chunk_due()
-    publish(producer, 1, brokers.reference())
+    producer.publish(1, brokers.reference())
     for _ in range(2):
         brokers.brokers[0].flusher.flush_next()
     assert brokers.hosted.machine.chain_end == 7
@@ -140,8 +134,8 @@ def test_what_is_before_a_reference_is_flushed_with_it_at_once(brokers: Brokers)
 def test_journals_have_unflushed_references(brokers: Brokers, number: int) -> None:
     producer = brokers.produce()
     send(producer, 0, b"a")
-    publish(producer, 1, brokers.reference())
-    publish(producer, 2, brokers.upload.reference(KeyRange(5, 6)))
+    producer.publish(1, brokers.reference())
+    producer.publish(2, brokers.upload.reference(KeyRange(5, 6)))
     send(producer, 3, b"b")
     assert producer.wait_acked(3) == 9
     brokers.restart()
@@ -153,7 +147,7 @@ def test_journals_have_unflushed_references(brokers: Brokers, number: int) -> No
 def test_many_references_alone_are_replicated(brokers: Brokers) -> None:
     producer = brokers.produce()
     for sequence in range(200):
-        publish(producer, sequence, brokers.reference())
+        producer.publish(sequence, brokers.reference())
     assert producer.wait_acked(199) == 199 * 6
 
 
@@ -161,7 +155,7 @@ def test_the_tail_serves_a_reference_alone(brokers: Brokers) -> None:
     producer = brokers.produce()
     send(producer, 0, b"a")
     send(producer, 1, b"b")
-    publish(producer, 2, brokers.reference())
+    producer.publish(2, brokers.reference())
     send(producer, 3, b"c")
     producer.wait_acked(3)
     frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()))
@@ -182,7 +176,7 @@ def test_the_tail_serves_a_reference_alone(brokers: Brokers) -> None:
 
 def test_a_reader_within_a_reference_gets_it_from_its_first_row(brokers: Brokers) -> None:
     producer = brokers.produce()
-    publish(producer, 0, brokers.reference())
+    producer.publish(0, brokers.reference())
     producer.wait_acked(0)
     _, header = next(tail_frames(brokers.hosted, 4, CallContext(), FrameSpacing(FrameRate())))
     assert pb.TailBatch.FromString(header).first_offset == 0
@@ -279,19 +273,20 @@ def with_last_partition(table: pa.Table, partition: int) -> pa.Table:
 
 
 @pytest.mark.parametrize(("field", "make"), BAD.values(), ids=BAD.keys())
-def test_a_bad_reference_is_rejected_and_the_stream_goes_on(
+def test_a_bad_reference_is_rejected_and_the_session_goes_on(
     brokers: Brokers, field: str, make: Callable[[Brokers], Reference]
 ) -> None:
     bad = make(brokers)
     producer = brokers.produce()
     send(producer, 0, b"a")
-    publish(producer, 1, bad)
+    producer.publish(1, bad)
     send(producer, 2, b"lost if it were taken")
     error = rejection(producer)
     assert (error.field, error.upload) == (field, bad.upload), error
     assert producer.wait_reply("rejected").rejected.sequence == 1
+    send(producer, 2, b"sent before the rejection came")
     send(producer, 1, b"b", rejections=1)
-    publish(producer, 2, brokers.reference(), rejections=1)
+    producer.publish(2, brokers.reference(), rejections=1)
     assert [producer.wait_acked(n) for n in range(3)] == [0, 1, 2]
     brokers.brokers[0].seal(brokers.topic, brokers.segment)
     assert brokers.values() == [b"a", b"b", *VALUES]
@@ -304,8 +299,8 @@ def test_rows_outside_of_the_stated_range_are_found_by_the_reader(brokers: Broke
     lying = brokers.write_file("o.parquet", table)
     part = brokers.upload.reference(KeyRange(5, 6))
     producer = brokers.produce()
-    publish(producer, 0, replace(part, upload="o.parquet", etag=lying.etag))
-    publish(producer, 1, replace(brokers.upload.reference(KeyRange(1, 2)), upload="o.parquet", etag=lying.etag))
+    producer.publish(0, replace(part, upload="o.parquet", etag=lying.etag))
+    producer.publish(1, replace(brokers.upload.reference(KeyRange(1, 2)), upload="o.parquet", etag=lying.etag))
     producer.wait_acked(1)
     brokers.brokers[0].seal(brokers.topic, brokers.segment)
     with pytest.raises(CorruptChunk, match=r"o\.parquet.*partitions 1 to 9 were published as 1 to 1"):
@@ -314,10 +309,10 @@ def test_rows_outside_of_the_stated_range_are_found_by_the_reader(brokers: Broke
 
 def test_a_file_that_was_deleted_since_its_footer_was_read_is_rejected(brokers: Brokers) -> None:
     producer = brokers.produce()
-    publish(producer, 0, brokers.reference())
+    producer.publish(0, brokers.reference())
     producer.wait_acked(0)
     brokers.store.delete(paths.uploaded_file(brokers.topic.uid, brokers.upload.name))
-    publish(producer, 1, brokers.reference())
+    producer.publish(1, brokers.reference())
     assert "there is no such file" in rejection(producer).message
     send(producer, 1, b"b", rejections=1)
     assert producer.wait_acked(1) == 6
@@ -325,8 +320,8 @@ def test_a_file_that_was_deleted_since_its_footer_was_read_is_rejected(brokers: 
 
 def test_a_reference_that_is_sent_twice_is_in_the_log_once(brokers: Brokers) -> None:
     producer = brokers.produce()
-    publish(producer, 0, brokers.reference())
-    publish(producer, 0, brokers.reference())
+    producer.publish(0, brokers.reference())
+    producer.publish(0, brokers.reference())
     send(producer, 1, b"b")
     assert producer.wait_acked(1) == 6 and producer.acked[0] == 0
     brokers.brokers[0].seal(brokers.topic, brokers.segment)
@@ -335,16 +330,16 @@ def test_a_reference_that_is_sent_twice_is_in_the_log_once(brokers: Brokers) -> 
 
 def test_an_old_upload_is_rejected_and_a_repeat_is_not(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = brokers.produce()
-    publish(producer, 0, brokers.reference())
+    producer.publish(0, brokers.reference())
     producer.wait_acked(0)
     producer.close()
     checker = brokers.brokers[0].uploads
     now = checker._now()
     monkeypatch.setattr(checker, "_now", lambda: now + brokers.hosted.max_upload_age + 2 * SECOND)
     again = brokers.produce()
-    publish(again, 0, brokers.reference())
+    again.publish(0, brokers.reference())
     assert again.wait_acked(0) == 0
-    publish(again, 1, brokers.reference())
+    again.publish(1, brokers.reference())
     error = rejection(again)
     assert error.field == "age" and "upload it again" in error.message
     assert brokers.hosted.machine.end == 6
@@ -362,7 +357,7 @@ def test_a_reference_waits_for_the_filer(brokers: Brokers, monkeypatch: pytest.M
 
     monkeypatch.setattr(checker, "check", fail_twice)
     producer = brokers.produce()
-    publish(producer, 0, brokers.reference())
+    producer.publish(0, brokers.reference())
     assert producer.wait_acked(0) == 0 and len(calls) == 3
 
 

@@ -1,4 +1,4 @@
-"""One producer's session for one segment on a shared stream. To the producer it is a stream like any other."""
+"""One producer's session for one segment, on a lane that many producers share."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.streams.segment_sender import NoBatch, ProducerStream, SegmentSender
+from smq.producing.lanes.segment_sender import NoBatch, SegmentSender, Session
 from smq_core.errors import SmqError
 from smq_core.model.entities import Segment
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.process.locks import requires_lock, requires_no_lock
-
-# How many batches of one session go into a message, so that each session gets its turn.
-MAX_BATCHES_PER_MESSAGE = 16
 
 
 class SessionOwner(Protocol):
@@ -24,22 +21,22 @@ class SessionOwner(Protocol):
     @property
     def lock(self) -> threading.Lock: ...
 
-    def on_reply(self, stream: ProducerStream, reply: pb.ProducerReply) -> None: ...
+    def on_reply(self, session: Session, reply: pb.ProducerReply) -> None: ...
 
-    def on_end(self, stream: ProducerStream) -> None: ...
+    def on_end(self, session: Session) -> None: ...
 
 
-class SharedSession:
-    """``number`` is unique on the stream, ``hello`` opens the session. ``mark_ready`` is the stream's, and quick."""
+class ProducerSession:
+    """``number`` is unique on the lane, ``hello`` opens the session. ``mark_ready`` is the lane's, and quick."""
 
     def __init__(
         self,
         number: int,
         segment: Segment,
-        hello: pb.SharedBatch.Open,
+        hello: pb.ProducerFrame.Open,
         owner: SessionOwner,
         sender: SegmentSender,
-        mark_ready: Callable[[SharedSession], None],
+        mark_ready: Callable[[ProducerSession], None],
     ) -> None:
         self.number = number
         self.segment = segment
@@ -47,40 +44,32 @@ class SharedSession:
         self.is_announced = False
         """Whether the broker was sent ``hello``."""
         self.is_ready = False
-        """Guarded by the stream's lock, as the stream is."""
+        """Guarded by the lane's lock, as the lane is."""
         self._owner = owner
         self._sender = sender
         self._mark_ready = mark_ready
 
     @property
-    def stream(self) -> ProducerStream:
-        return self
+    def is_idle(self) -> bool:
+        """Whether nothing is to be sent, and nothing is unacked."""
+        return self._sender.send_queue.idle
 
     @requires_lock("_owner.lock")
     def notify(self) -> None:
         self._mark_ready(self)
 
-    def join(self, timeout: float) -> None: ...
-
-    def is_unresponsive(self, now: float) -> bool:
-        """The whole stream is, or none of its sessions."""
-        return False
-
     def abort(self) -> None:
-        """Ends the session, because its producer has failed."""
         self._mark_ready(self)
 
-    # ---- for the shared stream, without its lock
+    # ---- for the lane, without its lock
 
-    def take_batches(self, max_bytes: int) -> tuple[list[SentSubBatch], NoBatch | None]:
+    def take_batches(self, max_bytes: int, max_batches: int) -> tuple[list[SentSubBatch], NoBatch | None]:
         """The batches to send now, of at least ``max_bytes`` if that is there; and why there are no more."""
         batches: list[SentSubBatch] = []
         with self._owner.lock:
-            while max_bytes > 0 and len(batches) < MAX_BATCHES_PER_MESSAGE:
+            while max_bytes > 0 and len(batches) < max_batches:
                 sent = self._sender.next_batch(self)
                 if isinstance(sent, NoBatch):
-                    if sent is NoBatch.NEEDS_OWN_STREAM:
-                        self._sender.own_stream = True
                     return batches, sent
                 assert isinstance(sent.sub_batch, SubBatch)
                 batches.append(sent)

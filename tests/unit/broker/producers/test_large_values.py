@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from smq_broker.leader_client.reports import segment_report
-from smq_broker.references.upload_checker import MAX_LARGE_VALUES_PER_BATCH
+from smq_broker.producers.upload_checker import MAX_LARGE_VALUES_PER_BATCH
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import InvalidRequest, ReferenceRejected
 from smq_core.model.entities import SECOND
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb
 from smq_storage.catalog import paths
 from smq_storage.tables.file_lists import read_file_list
@@ -48,8 +47,7 @@ def brokers(tmp_path: Path) -> Brokers:
 
 
 def send(producer: ProducerClient, sequence: int, names: Iterable[str] = (), rejections: int = 0) -> None:
-    header = pb.ProducerBatch(sequence=sequence, rejections=rejections, large_values=names)
-    producer.stream.write_with_metadata(rows([b"v%d" % sequence]), header.SerializeToString())
+    producer.send(sequence, rows([b"v%d" % sequence]), rejections=rejections, large_values=names)
 
 
 def send_three(brokers: Brokers) -> None:
@@ -104,7 +102,7 @@ def rejection(producer: ProducerClient) -> ReferenceRejected:
 
 
 @pytest.mark.parametrize("name", ["p-0-d.value", "../p-0-a.value", "p-0-a.parquet", ""])
-def test_a_batch_whose_object_is_missing_is_rejected_and_the_stream_goes_on(brokers: Brokers, name: str) -> None:
+def test_a_batch_whose_object_is_missing_is_rejected_and_the_session_goes_on(brokers: Brokers, name: str) -> None:
     producer = brokers.produce()
     send(producer, 0, [NAMES[0], name])
     error = rejection(producer)
@@ -140,7 +138,7 @@ def ends_with(brokers: Brokers, names: Iterable[str], before: Callable[[], None]
     return error
 
 
-def test_too_many_names_end_the_stream(brokers: Brokers) -> None:
+def test_too_many_names_end_the_session(brokers: Brokers) -> None:
     error = ends_with(brokers, (f"p-0-{n}.value" for n in range(MAX_LARGE_VALUES_PER_BATCH + 1)))
     assert isinstance(error, InvalidRequest) and str(MAX_LARGE_VALUES_PER_BATCH) in str(error)
 

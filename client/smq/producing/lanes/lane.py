@@ -1,8 +1,11 @@
-"""One Flight stream to a broker that all producers of a client share, for one topic and schema version.
+"""One lane to a broker: a Flight stream that all producers of a client share, for one topic and schema version.
 
-What is ready at one moment goes out as one message, so the cost of a message is shared, too. A small message is written
-by the thread that made it ready, if nothing is unacked: then the transport has room for it, and the write cannot block.
-Otherwise the stream's own thread writes. Another one reads the replies (docs/threads.md).
+On the small lane, what is ready at one moment goes out as one frame, so the cost of a frame is shared, too. A frame of
+few bytes is written by the thread that made it ready, if nothing is unacked: then the transport has room for it, and
+the write cannot block. Otherwise the lane's own thread writes. Another one reads the replies (docs/threads.md).
+
+On the bulk lane sessions take turns, with one batch in a frame. Only its own thread writes, because a write blocks
+until the broker has read most of it. It waits for no acks.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from smq.lock_order import ClientLock
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import RowBatch, encode_together
 from smq.producing.batching.small_batch import add_small_batch
+from smq.producing.lanes.segment_sender import NoBatch, SegmentSender
+from smq.producing.lanes.session import ProducerSession, SessionOwner
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
-from smq.producing.streams.segment_sender import NoBatch, SegmentSender
-from smq.producing.streams.shared_session import SessionOwner, SharedSession
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
@@ -32,30 +35,31 @@ from smq_core.model.entities import Replica, Segment
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.flight import flight_errors, from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
 from smq_storage.process.locks import make_lock, make_rlock, requires_lock, requires_no_lock
 
 log = logging.getLogger(__name__)
 
-MAX_MESSAGE_BYTES = 256 << 10
-# A message up to this size is written at once. The transport takes 64 KiB that the broker has not read.
+# Of the small lane.
+MAX_FRAME_BYTES = 256 << 10
+# How many batches of one session go into it, so that each session gets its turn.
+MAX_BATCHES_PER_FRAME = 16
+# A frame up to this size is written at once. The transport takes 64 KiB that the broker has not read.
 MAX_DIRECT_BYTES = 32 << 10
 
-# How long a message waits at most for the acks of the one before. Meanwhile it takes in more batches. So the slower a
-# broker is, the fewer and larger messages it gets. It waits no longer, because one segment alone may ack late.
+# How long a small frame waits at most for the acks of the one before. Meanwhile it takes in more batches. So the slower
+# a broker is, the fewer and larger frames it gets. It waits no longer, because one segment alone may ack late.
 MAX_HOLD_SECONDS = 0.02
 
-# The time without a reply after which the stream is cut; heartbeats count as replies.
+# The time without a reply after which the lane is cut; heartbeats count as replies.
 UNRESPONSIVE_AFTER_SECONDS = 2.0
 
-# How long a stream that ends waits for the broker's last replies.
+# How long a lane that ends waits for the broker's last replies.
 END_TIMEOUT_SECONDS = 2.0
 
 
-class SharedStream:
-    """``start`` it after its first session was added. ``on_ended`` is called before the sessions learn of the end, with
-    whether the broker is of a version that has no shared streams.
-    """
+class ProducerLane:
+    """``start`` it after its first session was added. ``on_ended`` is called before the sessions learn of the end."""
 
     def __init__(
         self,
@@ -64,7 +68,9 @@ class SharedStream:
         schema: pa.Schema,
         dialer: Dialer,
         timers: Timers,
-        on_ended: Callable[[SharedStream], None],
+        on_ended: Callable[[ProducerLane], None],
+        *,
+        is_bulk: bool,
     ) -> None:
         self.primary = primary
         self._uid = uid
@@ -72,51 +78,57 @@ class SharedStream:
         self._dialer = dialer
         self._timers = timers
         self._on_ended = on_ended
+        self._is_bulk = is_bulk
         self._writing = make_lock(ClientLock.WRITING)
-        """Held while a message is put together and written."""
+        """Held while a frame is put together and written."""
         self._writer: fl.FlightStreamWriter | None = None
         self._lock = make_rlock(ClientLock.STREAM)
         """For ``with``, which runs Python code if it gets the condition itself."""
         self._wake = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
-        self._sessions: dict[int, SharedSession] = {}
-        self._ready: list[SharedSession] = []
+        self._sessions: dict[int, ProducerSession] = {}
+        self._ready: list[ProducerSession] = []
         self._unacked: dict[int, int] = {}
-        """Sessions in the last message that have no reply yet, and the last sequence of each; -1 if it only opened."""
+        """Sessions of the last small frame without a reply, and the last sequence of each; -1 if it only opened."""
         self._sent_at = 0.0
+        self._used_at = time.monotonic()
         self._hold_ends = False
         """Whether the timers will end the hold."""
         self._closing = False
         self._broken = False
         self._channel: FlightChannel | None = None
         self._error: SmqError | None = None
-        """Why the broker has ended the stream."""
+        """Why the broker has ended the lane."""
         self._last_reply_at = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name=f"smq-sender-{primary.broker}", daemon=True)
+        kind = "bulk-sender" if is_bulk else "sender"
+        self._thread = threading.Thread(target=self._run, name=f"smq-{kind}-{primary.broker}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._sessions
-
     def add_session(
         self, segment: Segment, hello: pb.ProducerHello, owner: SessionOwner, sender: SegmentSender
-    ) -> SharedSession | None:
-        """None if this stream has ended. The caller holds the producer's lock."""
+    ) -> ProducerSession | None:
+        """None if this lane has ended. The caller holds the producer's lock."""
         with self._lock:
             if self._closing or self._broken:
                 return None
             number = next(self._numbers)
-            opening = pb.SharedBatch.Open(session=number, segment=segment.name, producer=hello)
-            session = SharedSession(number, segment, opening, owner, sender, self._mark_ready)
+            opening = pb.ProducerFrame.Open(session=number, segment=segment.name, producer=hello)
+            session = ProducerSession(number, segment, opening, owner, sender, self._mark_ready)
             self._sessions[number] = session
         self._mark_ready(session)
         return session
 
     def is_unresponsive(self, now: float) -> bool:
         return self._channel is not None and now - self._last_reply_at > UNRESPONSIVE_AFTER_SECONDS
+
+    def is_unused(self, now: float, seconds: float) -> bool:
+        """Whether there was nothing to do for that time. On the small lane that is so only without sessions."""
+        sessions = list(self._sessions.values())
+        if sessions and not (self._is_bulk and all(session.is_idle for session in sessions)):
+            return False
+        return now - self._used_at >= seconds
 
     def abort(self) -> None:
         """Cuts the connection, even while threads use it. Repeatable."""
@@ -125,7 +137,7 @@ class SharedStream:
             channel.abort()
 
     def close(self) -> None:
-        """Ends the stream after what is ready was sent. Repeatable; ``join`` waits for it."""
+        """Ends the lane after what is ready was sent. Repeatable; ``join`` waits for it."""
         with self._lock:
             self._closing = True
             self._wake.notify()
@@ -134,7 +146,7 @@ class SharedStream:
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _mark_ready(self, session: SharedSession) -> None:
+    def _mark_ready(self, session: ProducerSession) -> None:
         with self._lock:
             if session.is_ready:
                 return
@@ -142,7 +154,7 @@ class SharedStream:
             self._ready.append(session)
             if self._unacked:
                 self._plan_end_of_hold()
-            elif len(self._ready) == 1 and not self._timers.call_after(self._send_now):
+            elif len(self._ready) == 1 and (self._is_bulk or not self._timers.call_after(self._send_now)):
                 self._wake.notify()
 
     @requires_lock("_lock")
@@ -158,14 +170,15 @@ class SharedStream:
             if not self._ready or not self._unacked:
                 return
             if time.monotonic() < self._sent_at + MAX_HOLD_SECONDS - SLACK_SECONDS:
-                self._plan_end_of_hold()  # they came, and those of the next message did not
+                self._plan_end_of_hold()  # they came, and those of the next frame did not
             else:
                 self._unacked.clear()
                 self._wake.notify()
 
-    def _remove(self, session: SharedSession) -> bool:
+    def _remove(self, session: ProducerSession) -> bool:
         """False if somebody else has removed it, and lets it finish. Nothing waits for its acks any more."""
         with self._lock:
+            self._used_at = time.monotonic()
             self._unacked.pop(session.number, None)
             if self._ready and not self._unacked:
                 self._wake.notify()
@@ -173,10 +186,10 @@ class SharedStream:
 
     @requires_no_lock
     def _send_now(self) -> None:
-        """Sends a small message in this thread, or leaves it to the stream's own."""
+        """Sends a small frame in this thread, or leaves it to the lane's own."""
         if not self._writing.acquire(blocking=False):
             return  # who holds it looks for more afterwards
-        finished: list[SharedSession] = []
+        finished: list[ProducerSession] = []
         try:
             with self._lock:
                 ready = self._take_ready() if self._writer is not None and not self._unacked else []
@@ -188,7 +201,7 @@ class SharedStream:
             log.debug("write to %s failed: %s", self.primary.broker, error.message)
             self._break()
         except Exception:
-            log.exception("a message to %s could not be sent", self.primary.broker)
+            log.exception("a frame to %s could not be sent", self.primary.broker)
             self._break()
         finally:
             self._writing.release()
@@ -199,18 +212,20 @@ class SharedStream:
             session.finish(None, as_planned=True)
 
     def _break(self) -> None:
-        """Lets the stream's own thread end it: what was taken but not written is sent again on the next one."""
+        """Lets the lane's own thread end it: what was taken but not written is sent again on the next one."""
         with self._lock:
             self._broken = True
 
     @requires_lock("_lock")
-    def _take_ready(self) -> list[SharedSession]:
-        ready, self._ready = self._ready, []
+    def _take_ready(self) -> list[ProducerSession]:
+        """The sessions that may share the next frame."""
+        count = 1 if self._is_bulk else len(self._ready)
+        ready, self._ready = self._ready[:count], self._ready[count:]
         for session in ready:
             session.is_ready = False
         return ready
 
-    # ---- the stream's own thread
+    # ---- the lane's own thread
 
     def _run(self) -> None:
         failure: SmqError | None = None
@@ -220,7 +235,10 @@ class SharedStream:
             self._last_reply_at = time.monotonic()
             self._channel = channel
             hello = pb.PutOpen(
-                protocol=PROTOCOL, incarnation=self.primary.incarnation, uid=self._uid, shared=pb.SharedHello()
+                protocol=PROTOCOL,
+                incarnation=self.primary.incarnation,
+                uid=self._uid,
+                producers=pb.ProducersHello(lane=pb.LANE_BULK if self._is_bulk else pb.LANE_SMALL),
             )
             descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
             with flight_errors():
@@ -233,13 +251,13 @@ class SharedStream:
         except SmqError as error:
             failure = error
         except Exception as error:
-            log.exception("the stream to %s failed", self.primary.broker)
+            log.exception("the lane to %s failed", self.primary.broker)
             failure = from_flight(error)
         failure = self._end(reader) or failure
         self._fail_sessions(self._error or failure)
 
     def _send_loop(self) -> None:
-        """Sends until the stream breaks or is closed. Raises SmqError if a write fails."""
+        """Sends until the lane breaks or is closed. Raises SmqError if a write fails."""
         while True:
             with self._lock:
                 self._wait_until_ready()
@@ -248,22 +266,23 @@ class SharedStream:
             with self._writing:
                 with self._lock:
                     ready = self._take_ready()
-                finished = self._send(ready, MAX_MESSAGE_BYTES)
+                finished = self._send(ready, MAX_FRAME_BYTES)
             for session in finished:
                 session.finish(None, as_planned=True)
 
     @requires_lock("_lock")
     def _wait_until_ready(self) -> None:
-        """Waits until a message should be sent, or the stream ends."""
+        """Waits until a frame should be sent, or the lane ends."""
         while not self._closing and not self._broken and (self._unacked or not self._ready):
             self._wake.wait()
 
     @requires_lock("_writing")
-    def _send(self, ready: list[SharedSession], max_bytes: int) -> list[SharedSession]:
-        """Sends one message with what these sessions have. Returns those that end with it."""
-        message = pb.SharedBatch()
-        batches: list[tuple[SharedSession, SentSubBatch]] = []
-        finished: list[SharedSession] = []
+    def _send(self, ready: list[ProducerSession], max_bytes: int) -> list[ProducerSession]:
+        """Sends one frame with what these sessions have. Returns those that end with it."""
+        frame = pb.ProducerFrame()
+        max_batches = 1 if self._is_bulk else MAX_BATCHES_PER_FRAME
+        batches: list[tuple[ProducerSession, SentSubBatch]] = []
+        finished: list[ProducerSession] = []
         left = max_bytes
         for session in ready:
             if self._sessions.get(session.number) is not session:
@@ -273,8 +292,8 @@ class SharedStream:
                 continue
             if not session.is_announced:
                 session.is_announced = True
-                message.opens.append(session.hello)
-            taken, reason = session.take_batches(left)
+                frame.opens.append(session.hello)
+            taken, reason = session.take_batches(left, max_batches)
             for sent in taken:
                 assert isinstance(sent.sub_batch, SubBatch)
                 left -= sent.sub_batch.cost
@@ -282,39 +301,36 @@ class SharedStream:
             if reason is None:
                 self._mark_ready(session)
             elif reason is not NoBatch.WAIT:
-                message.closes.append(session.number)
+                frame.closes.append(session.number)
                 finished.append(session)
         with flight_errors():
-            self._write(message, batches)
+            self._write(frame, batches)
         return [session for session in finished if self._remove(session)]
 
     @requires_lock("_writing")
-    def _write(self, message: pb.SharedBatch, batches: list[tuple[SharedSession, SentSubBatch]]) -> None:
+    def _write(self, frame: pb.ProducerFrame, batches: list[tuple[ProducerSession, SentSubBatch]]) -> None:
         writer = self._writer
         assert writer is not None
         # The broker appends neighbours of one segment together.
         batches.sort(key=lambda item: item[0].segment.name)
-        rows: list[pa.RecordBatch | RowBatch] = []
-        for session, sent in batches:
-            assert isinstance(sent.sub_batch, SubBatch) and not isinstance(sent.sub_batch.batch, UploadedRows)
-            rows.append(sent.sub_batch.batch)
-            message.sub_batches.add(session=session.number, sequence=sent.sequence, rows=sent.sub_batch.batch.num_rows)
+        rows = [it for session, sent in batches if (it := _add_sub_batch(frame, session.number, sent)) is not None]
         with self._lock:
-            self._sent_at = time.monotonic()
-            self._unacked.update({it.session: -1 for it in message.opens})
-            self._unacked.update({session.number: sent.sequence for session, sent in batches})
+            self._sent_at = self._used_at = time.monotonic()
+            if not self._is_bulk:
+                self._unacked.update({it.session: -1 for it in frame.opens})
+                self._unacked.update({session.number: sent.sequence for session, sent in batches})
             if self._ready and self._unacked:
-                self._plan_end_of_hold()  # of what did not fit into this message
+                self._plan_end_of_hold()  # of what did not fit into this frame
         if not rows:
-            if message.opens or message.closes:
-                writer.write_metadata(message.SerializeToString())
-        elif add_small_batch(message, rows):
-            writer.write_metadata(message.SerializeToString())
+            if frame.opens or frame.closes or frame.sub_batches:
+                writer.write_metadata(frame.SerializeToString())
+        elif add_small_batch(frame, rows):
+            writer.write_metadata(frame.SerializeToString())
         else:
-            writer.write_with_metadata(encode_together(rows), message.SerializeToString())
+            writer.write_with_metadata(encode_together(rows), frame.SerializeToString())
 
     def _end(self, reader: threading.Thread | None) -> SmqError | None:
-        """Ends the stream. Returns the error that ended it, or None."""
+        """Ends the Flight stream. Returns the error that ended it, or None."""
         error: SmqError | None = None
         if self._channel is None:
             return None
@@ -339,7 +355,7 @@ class SharedStream:
         return error
 
     def _fail_sessions(self, failure: SmqError | None) -> None:
-        """Every session learns that the stream has ended, and its sender opens another one."""
+        """Every session learns that the lane has ended. Its sender opens another one when it has something to send."""
         with self._lock:
             self._broken = True
         sessions = []
@@ -347,7 +363,7 @@ class SharedStream:
             sessions.append(self._sessions.popitem()[1])
         self._on_ended(self)
         for session in sessions:
-            session.finish(failure, as_planned=False)
+            session.finish(failure, as_planned=self._closing and failure is None)
 
     # ---- the reader's thread
 
@@ -356,9 +372,9 @@ class SharedStream:
             # None is the end, or an error that only a write or close reports.
             while (body := metadata.read()) is not None:
                 self._last_reply_at = time.monotonic()
-                self._handle(parse(pb.SharedReply, body))
+                self._handle(parse(pb.ProducerFrameReply, body))
         except (pa.ArrowException, OSError, SmqError) as error:
-            log.debug("the stream to %s broke: %s", self.primary.broker, error)
+            log.debug("the lane to %s broke: %s", self.primary.broker, error)
         except Exception:
             log.exception("a reply of %s could not be handled", self.primary.broker)
         finally:
@@ -366,8 +382,8 @@ class SharedStream:
                 self._broken = True
                 self._wake.notify()
 
-    def _forget_acked(self, one: pb.SharedReply.Session) -> None:
-        """Lets the next message go when the last one is acked as a whole."""
+    def _forget_acked(self, one: pb.ProducerFrameReply.Session) -> None:
+        """Lets the next small frame go when the last one is acked as a whole."""
         with self._lock:
             last = self._unacked.get(one.session)
             if last is None:
@@ -379,7 +395,7 @@ class SharedStream:
         if may_send:
             self._send_now()
 
-    def _handle(self, reply: pb.SharedReply) -> None:
+    def _handle(self, reply: pb.ProducerFrameReply) -> None:
         if reply.HasField("error"):
             self._error = error_from_pb(reply.error)
             return
@@ -391,3 +407,17 @@ class SharedStream:
             self._forget_acked(one)
             if one.reply.WhichOneof("reply") in ("sealed", "error") and self._remove(session):
                 session.finish(None, as_planned=one.reply.HasField("sealed"))
+
+
+def _add_sub_batch(frame: pb.ProducerFrame, session: int, sent: SentSubBatch) -> pa.RecordBatch | RowBatch | None:
+    """Adds a sub-batch to the frame. Returns its rows, unless they are in an upload."""
+    sub_batch = sent.sub_batch
+    assert isinstance(sub_batch, SubBatch)
+    added = frame.sub_batches.add(session=session, sequence=sent.sequence, rejections=sent.rejections)
+    if isinstance(sub_batch.batch, UploadedRows):
+        added.reference.CopyFrom(reference_to_pb(sub_batch.batch.reference()))
+        return None
+    added.rows = sub_batch.batch.num_rows
+    if sub_batch.large_value is not None:
+        added.large_values.append(sub_batch.large_value.value.name)
+    return sub_batch.batch

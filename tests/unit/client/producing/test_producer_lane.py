@@ -1,4 +1,4 @@
-"""The stream that the producers of a client share. The test plays the broker; threads, timers and queues are real."""
+"""The lanes that the producers of a client share. The test plays the broker; threads, timers and queues are real."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ import pyarrow as pa
 import pytest
 
 from smq.producer import Producer
+from smq.producing.batching.partitioning import SubBatch
+from smq.producing.delivery_state import DeliveryState
+from smq.producing.lanes import lane, lanes, segment_sender
+from smq.producing.lanes.lanes import ProducerLanes
+from smq.producing.lanes.session import ProducerSession
 from smq.producing.producer_runtime import ProducerRuntime
-from smq.producing.streams import shared_stream, shared_streams
-from smq.producing.streams.shared_session import SharedSession
 from smq_core.errors import NotHosted, SmqError
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
+from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
+from support.in_memory.brokers import batch_of
 from support.in_memory.flight_streams import Chunk, InMemoryFlightClient, PutStream
-from support.in_memory.producer_streams import DrivenStream, stream
 from support.waiting import HANG_GUARD, eventually
 
 SEGMENT = Segment(
@@ -34,40 +38,41 @@ SEGMENT = Segment(
     replicas=(Replica("b", "i", "a:1"),),
 )
 # A message, and the number of its rows.
-Frame = tuple[pb.SharedBatch, int]
+Frame = tuple[pb.ProducerFrame, int]
 
 
 class PlayedBroker:
-    """Each shared stream waits in ``streams``."""
+    """Each lane waits in ``small`` or ``bulk``."""
 
     def __init__(self) -> None:
-        self.streams: queue.Queue[PutStream] = queue.Queue()
+        self.small: queue.Queue[PutStream] = queue.Queue()
+        self.bulk: queue.Queue[PutStream] = queue.Queue()
         self.client = InMemoryFlightClient(self._serve)
 
     def _serve(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
-        assert hello.WhichOneof("role") == "shared" and hello.uid == "uid" and hello.incarnation == "i"
-        self.streams.put(stream)
+        assert hello.uid == "uid" and hello.incarnation == "i"
+        {pb.LANE_SMALL: self.small, pb.LANE_BULK: self.bulk}[hello.producers.lane].put(stream)
         while not stream.broken.wait(0.005) and not stream.client_done.is_set():
             pass
 
-    def accept(self) -> BrokerStream:
-        return BrokerStream(self.streams.get(timeout=HANG_GUARD))
+    def accept(self, *, bulk: bool = False) -> BrokerLane:
+        return BrokerLane((self.bulk if bulk else self.small).get(timeout=HANG_GUARD))
 
 
-class BrokerStream:
-    """The broker's end of one shared stream."""
+class BrokerLane:
+    """The broker's end of one lane."""
 
     def __init__(self, stream: PutStream) -> None:
         self.stream = stream
-        self.opens: dict[int, pb.SharedBatch.Open] = {}
+        self.opens: dict[int, pb.ProducerFrame.Open] = {}
         self.small_batches = 0
-        self.stream.write(pb.SharedReply().SerializeToString())
+        self.stream.write(pb.ProducerFrameReply().SerializeToString())
 
     def message(self) -> Frame:
         chunk = self.stream.requests.get(timeout=HANG_GUARD)
         assert isinstance(chunk, Chunk), "the stream ended"
-        message = pb.SharedBatch.FromString(chunk.app_metadata or b"")
+        message = pb.ProducerFrame.FromString(chunk.app_metadata or b"")
         self.opens |= {it.session: it for it in message.opens}
         if message.HasField("small_batch"):
             assert chunk.data is None
@@ -87,8 +92,8 @@ class BrokerStream:
         return found
 
     def reply(self, *replies: tuple[int, pb.ProducerReply]) -> None:
-        sessions = [pb.SharedReply.Session(session=number, reply=reply) for number, reply in replies]
-        self.stream.write(pb.SharedReply(sessions=sessions).SerializeToString())
+        sessions = [pb.ProducerFrameReply.Session(session=number, reply=reply) for number, reply in replies]
+        self.stream.write(pb.ProducerFrameReply(sessions=sessions).SerializeToString())
 
     def ack(self, *batches: tuple[int, int]) -> None:
         acks = [
@@ -119,10 +124,10 @@ class Client:
             report_unreachable_broker=lambda incarnation, what: None,
         )
 
-    def sessions(self) -> list[SharedSession]:
-        assert self.runtime.shared_streams is not None
-        (stream,) = self.runtime.shared_streams._streams.values()
-        return list(stream._sessions.values())
+    def sessions(self) -> list[ProducerSession]:
+        assert isinstance(self.runtime.lanes, ProducerLanes)
+        (only,) = self.runtime.lanes._lanes.values()
+        return list(only._sessions.values())
 
     def producer(self, linger: float = 0.0) -> Producer:
         made = Producer(
@@ -140,7 +145,7 @@ class Client:
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch, driven_streams: None) -> PlayedBroker:
+def broker(monkeypatch: pytest.MonkeyPatch) -> PlayedBroker:
     played = PlayedBroker()
 
     def connect(address: str, dialer: object) -> Any:
@@ -153,11 +158,11 @@ def broker(monkeypatch: pytest.MonkeyPatch, driven_streams: None) -> PlayedBroke
 
         return SimpleNamespace(client=played.client, abort=abort, close=lambda: None)
 
-    monkeypatch.setattr(shared_stream.FlightChannel, "open", staticmethod(connect))
+    monkeypatch.setattr(lane.FlightChannel, "open", staticmethod(connect))
     # What is sent while sessions open may be one message or several. Only the test that names it waits for the acks of
     # the message before.
-    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 0.001)
-    monkeypatch.setattr(shared_stream, "UNRESPONSIVE_AFTER_SECONDS", 3600.0)
+    monkeypatch.setattr(lane, "MAX_HOLD_SECONDS", 0.001)
+    monkeypatch.setattr(lane, "UNRESPONSIVE_AFTER_SECONDS", 3600.0)
     return played
 
 
@@ -178,7 +183,7 @@ def test_producers_share_a_stream_and_each_gets_its_own_acks(client: Client, bro
     assert deliveries[1].result(HANG_GUARD).offset == 0 and not deliveries[0].done()
     served.ack((1, 0))
     deliveries[0].result(HANG_GUARD)
-    assert broker.streams.empty() and not DrivenStream.opened_streams
+    assert broker.small.empty() and broker.bulk.empty()
 
 
 def test_few_messages_go_out_as_a_small_batch(client: Client, broker: PlayedBroker) -> None:
@@ -201,7 +206,7 @@ def test_few_messages_go_out_as_a_small_batch(client: Client, broker: PlayedBrok
 def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(
     client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(lane, "MAX_HOLD_SECONDS", 3600.0)
     producers = [client.producer() for _ in range(5)]
     producers[0].send(b"first")
     served = broker.accept()
@@ -222,9 +227,9 @@ def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(
 def test_messages_and_tables_of_several_producers_share_a_message(
     client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(lane, "MAX_HOLD_SECONDS", 3600.0)
     producers = [client.producer() for _ in range(4)]
-    served: BrokerStream | None = None
+    served: BrokerLane | None = None
     for producer in producers:
         producer.send(b"opens its session")
         served = served or broker.accept()
@@ -239,7 +244,7 @@ def test_messages_and_tables_of_several_producers_share_a_message(
     served.ack((1, 1))
     chunk = served.stream.requests.get(timeout=HANG_GUARD)
     assert isinstance(chunk, Chunk) and chunk.data is not None
-    rows = [it.session for it in pb.SharedBatch.FromString(chunk.app_metadata).sub_batches for _ in range(it.rows)]
+    rows = [it.session for it in pb.ProducerFrame.FromString(chunk.app_metadata).sub_batches for _ in range(it.rows)]
     found = {(session, row["key"], row["value"]) for session, row in zip(rows, chunk.data.to_pylist(), strict=True)}
     assert found == {(2, b"k", b"b"), (3, None, b"c"), (3, None, b"d"), (4, None, b"e")}
     assert [row["headers"] for row in chunk.data.to_pylist() if row["value"] == b"b"] == [[{"key": "h", "value": b"v"}]]
@@ -259,13 +264,13 @@ def test_a_message_does_not_wait_for_acks_for_ever(client: Client, broker: Playe
 def test_what_does_not_fit_into_a_message_does_not_wait_for_ever(
     client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_connect, connect = threading.Event(), shared_stream.FlightChannel.open
+    may_connect, connect = threading.Event(), lane.FlightChannel.open
 
     def connect_later(address: str, dialer: Any) -> Any:
         may_connect.wait(HANG_GUARD)
         return connect(address, dialer)
 
-    monkeypatch.setattr(shared_stream.FlightChannel, "open", staticmethod(connect_later))
+    monkeypatch.setattr(lane.FlightChannel, "open", staticmethod(connect_later))
     producers = [client.producer() for _ in range(10)]
     for producer in producers:
         producer.send(b"x" * 60_000)
@@ -278,8 +283,8 @@ def test_what_does_not_fit_into_a_message_does_not_wait_for_ever(
 def test_nothing_waits_for_the_acks_of_a_session_that_has_ended(
     client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends with a message that has its last batches, because the next one is large and gets its own stream."""
-    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    """It ends with a frame that has its last batches, because the next one is large and goes on the bulk lane."""
+    monkeypatch.setattr(lane, "MAX_HOLD_SECONDS", 3600.0)
     one, two = client.producer(), client.producer()
     one.send(b"first")
     served = broker.accept()
@@ -330,23 +335,92 @@ def test_when_the_stream_breaks_everything_is_sent_again_on_another_one(client: 
         delivery.result(HANG_GUARD)
 
 
-def test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place(client: Client, broker: PlayedBroker) -> None:
+def test_a_large_batch_goes_on_the_bulk_lane_and_keeps_its_place(client: Client, broker: PlayedBroker) -> None:
     producer = client.producer()
     producer.send(b"small")
-    served = broker.accept()
-    served.next_batches()
+    small = broker.accept()
+    small.next_batches()
     large = producer.send(b"x" * 100_000)
-    own = stream(0)
-    own.opened()
-    eventually(lambda: own.written == [0, 1], "what has no ack is sent again, in its place")
-    own.ack(0, 0)
-    own.ack(1, 1)
+    bulk = broker.accept(bulk=True)
+    assert bulk.next_batches(2) == [(1, 0), (1, 1)], "what has no ack is sent again, in its place"
+    bulk.ack((1, 0), (1, 1))
     assert large.result(HANG_GUARD).offset == 1
     producer.send(b"small again")
-    eventually(lambda: own.written == [0, 1, 2])
-    served.ack((1, 0))
-    message, _ = served.message()
+    assert bulk.next_batches() == [(1, 2)]
+    message, _ = small.message()
     assert list(message.closes) == [1]
+
+
+def test_large_batches_of_several_producers_take_turns_and_wait_for_no_acks(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "MAX_HOLD_SECONDS", 3600.0)
+    one, two = client.producer(), client.producer()
+    for producer in (one, two, one, two, one):
+        producer.write(pa.table({"value": [b"x" * 100_000]}))
+    bulk = broker.accept(bulk=True)
+    frames = []
+    while sum(len(frame.sub_batches) for frame in frames) < 5:
+        frame, _ = bulk.message()
+        for it in frame.opens:
+            bulk.reply((it.session, pb.ProducerReply(opened=pb.ProducerReply.Opened(max_batch_bytes=1 << 20))))
+        frames.append(frame)
+    assert all(len(frame.sub_batches) <= 1 for frame in frames)
+    sent = [(it.session, it.sequence) for frame in frames for it in frame.sub_batches]
+    assert sorted(sent) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)] and broker.small.empty()
+
+
+def test_small_batches_leave_the_bulk_lane_when_nothing_large_has_come_for_a_while(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_sender, "SMALL_AFTER_SECONDS", 0.0)
+    producer = client.producer()
+    large = producer.send(b"x" * 100_000)
+    bulk = broker.accept(bulk=True)
+    bulk.ack(*bulk.next_batches())
+    large.result(HANG_GUARD)
+    producer.send(b"small")
+    small = broker.accept()
+    message, _ = small.message()
+    assert [it.session for it in message.opens] == [1]
+    opened = pb.ProducerReply.Opened(max_batch_bytes=1 << 20, last_sequence=0)
+    small.reply((1, pb.ProducerReply(opened=opened)))
+    assert small.next_batches() == [(1, 1)]
+    message, _ = bulk.message()
+    assert list(message.closes) == [1]
+
+
+def test_a_bulk_lane_whose_sessions_are_idle_is_closed_and_opened_again(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = client.producer()
+    large = producer.send(b"x" * 100_000)
+    first = broker.accept(bulk=True)
+    batches = first.next_batches()
+    monkeypatch.setattr(lanes, "IDLE_SECONDS", 0.0)
+    first.ack(*batches)
+    large.result(HANG_GUARD)
+    eventually(first.stream.client_done.is_set)
+    monkeypatch.setattr(lanes, "IDLE_SECONDS", 3600.0)
+    eventually(lambda: not client.runtime.lanes._lanes)  # type: ignore[attr-defined]
+    again = producer.send(b"y" * 100_000)
+    second = broker.accept(bulk=True)
+    message, _ = second.message()
+    opened = pb.ProducerReply.Opened(max_batch_bytes=1 << 20, last_sequence=0)
+    second.reply(*((it.session, pb.ProducerReply(opened=opened)) for it in message.opens))
+    assert second.next_batches() == [(1, 1)]
+    second.ack((1, 1))
+    assert again.result(HANG_GUARD).offset == 1
+
+
+def test_a_sub_batch_names_what_was_uploaded() -> None:
+    frame = pb.ProducerFrame()
+    state = DeliveryState(1, threading.Lock())
+    value: Any = SimpleNamespace(value=SimpleNamespace(name="p-0-a.value"))
+    large = SubBatch(batch_of(1, 0), state, None, 1, 0.0, large_value=value)
+    assert lane._add_sub_batch(frame, 1, SentSubBatch(3, large, rejections=2)) is large.batch
+    assert list(frame.sub_batches[0].large_values) == ["p-0-a.value"]
+    assert (frame.sub_batches[0].rows, frame.sub_batches[0].rejections) == (1, 2)
 
 
 def test_a_producer_that_closes_ends_its_session(client: Client, broker: PlayedBroker) -> None:
@@ -363,7 +437,7 @@ def test_a_producer_that_closes_ends_its_session(client: Client, broker: PlayedB
 def test_a_stream_that_nobody_uses_is_closed(
     client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_streams, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(lanes, "IDLE_SECONDS", 0.0)
     producer = client.producer()
     producer.send(b"a")
     served = broker.accept()

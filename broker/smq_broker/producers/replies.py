@@ -1,8 +1,9 @@
-"""What a primary replies to a producer: acks, the segment's outcome, or why the stream ends."""
+"""What a primary replies to a producer: acks, rejections, the segment's outcome, or why the session ends."""
 
 from __future__ import annotations
 
 from smq_broker.segments.hosted_segment import HostedSegment
+from smq_core.errors import ReferenceRejected
 from smq_core.replica.log_entries import Ack
 from smq_core.replica.producer_sessions import OpenedProducer
 from smq_core.replica.segment_replica import ReplicaState
@@ -33,6 +34,10 @@ def final_reply(hosted: HostedSegment, producer: str) -> pb.ProducerReply | None
         return None
     assert machine.outcome is not None
     return pb.ProducerReply(sealed=outcome_to_pb(machine.outcome, only=producer, successors=hosted.successors))
+
+
+def rejected_reply(sequence: int, error: ReferenceRejected) -> pb.ProducerReply:
+    return pb.ProducerReply(rejected=pb.ProducerReply.Rejected(sequence=sequence, error=error_to_pb(error)))
 
 
 def group_acks(acks: list[Ack]) -> list[pb.ProducerReply]:

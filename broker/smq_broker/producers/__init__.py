@@ -1,0 +1,1 @@
+"""Producers: the lanes of their clients, their sessions for segments, and the checks of what they upload."""

@@ -1,0 +1,106 @@
+"""What a frame of a client brings for one segment: sub-batches that share the rows beside it, and references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smq_broker.rows.batches import (
+    COPY_BELOW_BYTES,
+    ENTRY_OVERHEAD_BYTES,
+    Partitions,
+    partition_bounds,
+    partition_column,
+    size_of_names,
+)
+from smq_broker.rows.payloads import Payload, block_bytes
+from smq_broker.rows.small_batches import Block, SmallBatch
+from smq_core.model.reference import Reference
+from smq_core.replica.log_entries import BatchId, IncomingBatch
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import reference_from_pb
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedBatch:
+    """A sub-batch. ``rejections`` is how many its producer had got in this session when it sent it.
+
+    ``payload`` is None if the rows are in an upload, which ``reference`` names.
+    """
+
+    sequence: int
+    rejections: int
+    rows: int
+    nbytes: int
+    payload: Payload | None
+    partitions: Partitions | Sequence[int]
+    """Empty if the rows are in an upload."""
+    partition_min: int
+    partition_max: int
+    is_small: bool
+    """Its block is worth being joined with others."""
+    reference: Reference | None = None
+    large_values: tuple[str, ...] = ()
+
+    @property
+    def uploads(self) -> Reference | tuple[str, ...] | None:
+        """What has to be checked before the batch is appended."""
+        return self.reference or self.large_values or None
+
+    def incoming(self, id_: BatchId) -> IncomingBatch:
+        return IncomingBatch(
+            id=id_,
+            rows=self.rows,
+            nbytes=self.nbytes,
+            partition_min=self.partition_min,
+            partition_max=self.partition_max,
+            payload=self.payload,
+            reference=self.reference,
+            large_values=self.large_values,
+        )
+
+
+def split_block(sub_batches: Sequence[pb.ProducerFrame.SubBatch], block: Block) -> list[ReceivedBatch]:
+    """The sub-batches of one segment, in the block that has their rows one after the other."""
+    partitions = block.partitions if isinstance(block, SmallBatch) else partition_column(block)
+    size = block_bytes(block)
+    bytes_per_row = size / block.num_rows
+    received = []
+    first = 0
+    for sub_batch in sub_batches:
+        own = partitions[first : first + sub_batch.rows]
+        low, high = partition_bounds(own)
+        names = tuple(sub_batch.large_values)
+        received.append(
+            ReceivedBatch(
+                sequence=sub_batch.sequence,
+                rejections=sub_batch.rejections,
+                rows=sub_batch.rows,
+                nbytes=int(bytes_per_row * sub_batch.rows) + ENTRY_OVERHEAD_BYTES + size_of_names(names),
+                payload=Payload(block, first),
+                partitions=own,
+                partition_min=low,
+                partition_max=high,
+                is_small=size < COPY_BELOW_BYTES,
+                large_values=names,
+            )
+        )
+        first += sub_batch.rows
+    return received
+
+
+def read_reference(sub_batch: pb.ProducerFrame.SubBatch) -> ReceivedBatch:
+    """Rows of an upload, published as one batch."""
+    reference = reference_from_pb(sub_batch.reference)
+    return ReceivedBatch(
+        sequence=sub_batch.sequence,
+        rejections=sub_batch.rejections,
+        rows=reference.rows,
+        nbytes=ENTRY_OVERHEAD_BYTES,
+        payload=None,
+        partitions=(),
+        partition_min=reference.partition_min,
+        partition_max=reference.partition_max,
+        is_small=False,
+        reference=reference,
+    )

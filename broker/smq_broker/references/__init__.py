@@ -1,1 +1,0 @@
-"""References to uploads: what a primary checks before it appends one."""

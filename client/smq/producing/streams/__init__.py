@@ -1,1 +1,0 @@
-"""Streams to brokers: one that many producers share, or one of a producer alone; and what decides when to send."""
