@@ -135,7 +135,7 @@ class ProducerLane:
             session = self._sessions.pop(number, None)
             if session is not None:
                 session.close()
-        self._port.wait_for_room()
+        self._port.wait_for_capacity()
         return True
 
     def _open(self, request: pb.ProducerFrame.Open) -> None:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 # A bulk lane stops reading.
 MAX_WAITING_BYTES = 8 << 20
 # How often a lane that has stopped reading looks whether it still has to.
-ROOM_CHECK_SECONDS = 1.0
+CAPACITY_CHECK_SECONDS = 1.0
 
 
 class SessionPort:
-    """``wake`` guards all of it. ``accepting_batches`` is cleared while this process shuts down."""
+    """``lock`` guards all of it. ``accepting_batches`` is cleared while this process shuts down."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class SessionPort:
         broker_metrics: BrokerMetrics,
         threads: ThreadSupervisor,
     ) -> None:
-        lock = make_rlock(BrokerLock.STREAM)
-        self.wake = threading.Condition(lock)
+        self.lock = make_rlock(BrokerLock.STREAM)
+        self.wake = threading.Condition(self.lock)
         """Notified for the thread that writes replies."""
-        self._has_room = threading.Condition(lock)
+        self._has_capacity = threading.Condition(self.lock)
         self.changed: dict[ProducerSession, None] = {}
         """Sessions that may have replies, in the order of the changes."""
         self.waiting: dict[ProducerSession, None] = {}
@@ -77,7 +77,7 @@ class SessionPort:
     @requires_lock("wake")
     def release_waiting(self, nbytes: int) -> None:
         self._waiting_bytes -= nbytes
-        self._has_room.notify()
+        self._has_capacity.notify()
 
     @requires_lock("wake")
     def take_waiting(self) -> list[ProducerSession]:
@@ -88,7 +88,7 @@ class SessionPort:
             self.waiting[waiting[0]] = None
         return waiting
 
-    def wait_for_room(self) -> None:
+    def wait_for_capacity(self) -> None:
         """On a bulk lane: waits while too much waits for capacity, so that nothing more is read meanwhile.
 
         What waits for segments that are not open yet is bounded, and holds up nobody.
@@ -100,10 +100,10 @@ class SessionPort:
                 and not self._closed
                 and any(session.is_open for session in self.waiting)
             ):
-                self._has_room.wait(ROOM_CHECK_SECONDS)
+                self._has_capacity.wait(CAPACITY_CHECK_SECONDS)
 
     def close(self) -> None:
         """Nobody reads replies any more."""
         with self.wake:
             self._closed = True
-            self._has_room.notify()
+            self._has_capacity.notify()

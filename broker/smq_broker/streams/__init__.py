@@ -1,1 +1,1 @@
-"""The Flight server and its streams: producers, tail readers, actions, and the relay."""
+"""The Flight server, its tail readers, its actions, and the relay."""

@@ -172,7 +172,7 @@ MUTATIONS = (
         "read_a_bulk_lane_whatever_waits",
         "A bulk lane stops reading while too much waits for capacity.",
         SERVED,
-        "        self._port.wait_for_room()\n",
+        "        self._port.wait_for_capacity()\n",
         "",
         (f"{TEST_BROKER}::test_a_bulk_lane_stops_reading_while_too_much_waits",),
     ),

@@ -100,8 +100,8 @@ class ProducerLane:
         self._error: SmqError | None = None
         """Why the broker has ended the lane."""
         self._last_reply_at = time.monotonic()
-        kind = "bulk-sender" if is_bulk else "sender"
-        self._thread = threading.Thread(target=self._run, name=f"smq-{kind}-{primary.broker}", daemon=True)
+        name = f"smq-bulk-sender-{primary.broker}" if is_bulk else f"smq-sender-{primary.broker}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
