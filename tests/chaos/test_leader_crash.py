@@ -1,7 +1,7 @@
 """The leader dies between the plan of a seal and the seal.
 
 The state lasts only while the leader waits for a paused broker, so a busy machine may miss it. Tests that cannot miss
-it check the two halves: a segment takes messages while its successors are planned (test_preopened_streams), and the
+it check the two halves: a segment takes messages while its successors are planned (test_preopened_sessions), and the
 next leader finishes what it finds (test_reconcile_interrupted).
 """
 

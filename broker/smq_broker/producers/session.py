@@ -66,6 +66,7 @@ class ProducerSession:
         """
         with self.hosted as machine:
             self.hosted.streams.add(self)
+            self._port.count_sessions(1)
             try:
                 opened = machine.open_producer(self, self._producer, self._epoch, self._instance)
             except SegmentSealed:
@@ -79,7 +80,9 @@ class ProducerSession:
         """Forgets the session; batches that wait are dropped. Repeatable."""
         self.ended = True
         with self.hosted.lock:
-            self.hosted.streams.discard(self)
+            if self in self.hosted.streams:
+                self.hosted.streams.discard(self)
+                self._port.count_sessions(-1)
             self.hosted.machine.close_producer(self, self._producer)
             self._drop_waiting()
         with self._port.wake:

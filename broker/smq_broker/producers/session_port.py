@@ -58,6 +58,9 @@ class SessionPort:
         """Raises Unavailable if no more threads can start."""
         self._threads.start(Task("upload-check", check, subject, on_death=on_death, restarts=False))
 
+    def count_sessions(self, change: int) -> None:
+        self._metrics.sessions.inc(change)
+
     def count_wait(self) -> None:
         """A session has begun to wait for capacity."""
         self._metrics.waits.inc()

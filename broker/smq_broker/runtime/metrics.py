@@ -34,6 +34,7 @@ class BrokerMetrics:
             registry=registry,
         )
         self.streams = Gauge("smq_streams", "Open Flight streams.", ["kind"], registry=registry)
+        self.sessions = Gauge("smq_producer_sessions", "Open sessions of producers for segments.", registry=registry)
         self.waits = Counter(
             "smq_producer_waits_total", "Batches that had to wait for memory (backpressure).", registry=registry
         )

@@ -128,6 +128,17 @@ MUTATIONS = (
         (f"{TEST_CLIENT}::test_a_bulk_lane_whose_sessions_are_idle_is_closed_and_opened_again",),
     ),
     Mutation(
+        "open_ahead_once",
+        "A session that is opened ahead is tried again until the broker hosts the segment.",
+        SENDER,
+        "        self._may_send = False\n        self.failure = None\n",
+        "        self._may_send = False\n        self._open_ahead = False\n        self.failure = None\n",
+        (
+            "tests/unit/client/producing/test_segment_sender.py"
+            "::test_a_session_that_is_opened_ahead_waits_until_the_broker_hosts_the_segment",
+        ),
+    ),
+    Mutation(
         "forget_sessions_of_a_broken_lane",
         "When a lane breaks, its sessions open again on another one.",
         LANE,

@@ -81,8 +81,8 @@ class SenderPort(Protocol):
 class SegmentSender:
     """Sends the queue of one segment. The producer's lock guards its fields, and whoever makes a sender holds it.
 
-    With ``open_ahead`` the sender opens a session once although there is nothing to send yet, on the bulk lane with
-    ``is_bulk``.
+    With ``open_ahead`` the sender opens a session although there is nothing to send yet, on the bulk lane with
+    ``is_bulk``. The broker may host the segment a little later than the layout names it.
     """
 
     def __init__(
@@ -141,7 +141,6 @@ class SegmentSender:
     def _open(self) -> None:
         if not self.send_queue.idle:
             self.is_bulk = self._needs_bulk_lane()
-        self._open_ahead = False
         self._may_send = False
         self.failure = None
         self._large_at = time.monotonic()
@@ -200,7 +199,7 @@ class SegmentSender:
                 self.notify()
 
     def _next_backoff(self, failure: SmqError | None) -> float:
-        if isinstance(failure, (NotOpenYet, NotHosted)):
+        if isinstance(failure, (NotOpenYet, NotHosted)) and not self.send_queue.idle:
             self._backoff.reset()
         return self._backoff.increase()
 
@@ -223,6 +222,7 @@ class SegmentSender:
     @requires_lock("_producer.lock")
     def opened(self) -> None:
         """Resets the backoff if no session has failed since the last ack: this one may fail in the same way."""
+        self._open_ahead = False
         if self.last_failure is None:
             self._backoff.reset()
 

@@ -48,7 +48,7 @@ class RefusedSession:
 class RefusingPrimary:
     """The producer of one sender, whose sessions are all refused."""
 
-    def __init__(self, rejection: SmqError) -> None:
+    def __init__(self, rejection: SmqError, *, has_messages: bool = True) -> None:
         self.lock = threading.Lock()
         self.stopping = False
         self.rejection = rejection
@@ -56,10 +56,11 @@ class RefusingPrimary:
         self.failure: SmqError | None = None
         self.unreachable: list[str] = []
         self.queue = SendQueue(SEGMENT)
-        self.queue.queue.append(SubBatch(batch_of(1, 0), DeliveryState(1, self.lock), None, 1, 0.0))
+        if has_messages:
+            self.queue.queue.append(SubBatch(batch_of(1, 0), DeliveryState(1, self.lock), None, 1, 0.0))
         self.timers = Timers()
         with self.lock:
-            self.sender = SegmentSender(self, self.queue)
+            self.sender = SegmentSender(self, self.queue, open_ahead=not has_messages)
 
     def open_session(self, sender: SegmentSender) -> RefusedSession:
         self.sessions += 1
@@ -111,3 +112,15 @@ def test_a_broker_that_answers_is_not_reported_as_unreachable(primary: RefusingP
 def test_a_broker_that_does_not_answer_is_reported_and_tried_again(primary: RefusingPrimary) -> None:
     eventually(lambda: primary.sessions >= 3)
     assert set(primary.unreachable) == {"i"} and primary.failure is None
+
+
+def test_a_session_that_is_opened_ahead_waits_until_the_broker_hosts_the_segment() -> None:
+    primary = RefusingPrimary(NotHosted("not yet"), has_messages=False)
+    try:
+        eventually(lambda: primary.sessions >= 3, "it tries again although there is nothing to send")
+        with primary.lock:
+            primary.sender.opened()
+        eventually(lambda: primary.sender._unended is None and not primary.sender._retry_planned)
+        assert not primary.unreachable
+    finally:
+        primary.stop()

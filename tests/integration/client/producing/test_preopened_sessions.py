@@ -1,4 +1,4 @@
-"""Streams to successors are opened before their predecessor is sealed, so that no message waits for a connection."""
+"""Sessions for successors are opened before their predecessor is sealed, so that no message waits for a connection."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class StoredSegmentWithProducer:
             if segment.phase is Phase.PENDING and not segment.successors:
                 self.broker.open(self.topic, segment)
 
-    def streams(self) -> int:
+    def sessions(self) -> int:
         metric_lines = self.broker.get("/metrics")[1].splitlines()
-        return sum(int(float(w.split()[1])) for w in metric_lines if w.startswith('smq_streams{kind="producer"}'))
+        return sum(int(float(w.split()[1])) for w in metric_lines if w.startswith("smq_producer_sessions "))
 
     def send(self, count: int = 32) -> set[str]:
         """Sends ``count`` messages of as many keys, and returns the segments that took them."""
@@ -117,31 +117,31 @@ def stored_segment(
     brokers.stop()
 
 
-def test_streams_to_successors_come_before_the_seal_and_before_they_are_open(
+def test_sessions_for_successors_come_before_the_seal_and_before_they_are_open(
     stored_segment: StoredSegmentWithProducer,
 ) -> None:
-    assert stored_segment.send() == {stored_segment.old.name} and stored_segment.streams() == 1
+    assert stored_segment.send() == {stored_segment.old.name} and stored_segment.sessions() == 1
     stored_segment.plan(stored_segment.old.name, *HALVES)
     stored_segment.open_successors()
-    eventually(lambda: stored_segment.streams() == 3)
+    eventually(lambda: stored_segment.sessions() == 3)
     assert stored_segment.send() == {stored_segment.old.name}, "what is not sealed takes messages"
     successors = [s for s in stored_segment.layout.segments if s.predecessors]
     assert {stored_segment.broker.report(s).state for s in successors} == {pb.SegmentReport.WAITING}
     stored_segment.broker.seal(stored_segment.topic, stored_segment.old, successors)
     assert stored_segment.send() == {s.name for s in successors}
-    eventually(lambda: stored_segment.streams() == 2)
+    eventually(lambda: stored_segment.sessions() == 2)
 
 
-def test_a_successor_that_is_replaced_before_it_was_used_loses_its_stream(
+def test_a_successor_that_is_replaced_before_it_was_used_loses_its_session(
     stored_segment: StoredSegmentWithProducer,
 ) -> None:
     stored_segment.send()
     stored_segment.plan(stored_segment.old.name, *HALVES)
     stored_segment.open_successors()
-    eventually(lambda: stored_segment.streams() == 3)
+    eventually(lambda: stored_segment.sessions() == 3)
     left = next(s for s in stored_segment.layout.segments if s.range == HALVES[0])
     stored_segment.plan(left.name, HALVES[0])
-    eventually(lambda: stored_segment.streams() == 2, what="the stream to the replaced one has ended")
+    eventually(lambda: stored_segment.sessions() == 2, what="the session for the replaced one has ended")
     assert stored_segment.send() == {stored_segment.old.name}
 
 
@@ -155,21 +155,21 @@ def test_an_idle_producer_connects_when_it_writes_again(
     stored_segment.broker.seal(
         stored_segment.topic, stored_segment.old, [s for s in stored_segment.layout.segments if s.predecessors]
     )
-    eventually(lambda: stored_segment.streams() == 0, what="the stream to the sealed one has ended")
-    assert len(stored_segment.send()) == 2 and stored_segment.streams() == 2
+    eventually(lambda: stored_segment.sessions() == 0, what="the session for the sealed one has ended")
+    assert len(stored_segment.send()) == 2 and stored_segment.sessions() == 2
 
 
-def test_a_stream_that_nothing_was_sent_on_opens_no_further_ones(stored_segment: StoredSegmentWithProducer) -> None:
+def test_a_session_that_nothing_was_sent_in_opens_no_further_ones(stored_segment: StoredSegmentWithProducer) -> None:
     stored_segment.send()
     stored_segment.plan(stored_segment.old.name, *HALVES)
     stored_segment.open_successors()
     halves = [s for s in stored_segment.layout.segments if s.predecessors]
     stored_segment.broker.seal(stored_segment.topic, stored_segment.old, halves)
-    eventually(lambda: stored_segment.streams() == 2, what="the halves have theirs")
+    eventually(lambda: stored_segment.sessions() == 2, what="the halves have theirs")
     left = halves[0]
     stored_segment.plan(left.name, KeyRange(0, 4), KeyRange(4, 8))
     stored_segment.open_successors()
     quarters = [s for s in stored_segment.layout.segments if s.predecessors == (left.name,)]
     stored_segment.broker.seal(stored_segment.topic, left, quarters)
-    eventually(lambda: stored_segment.streams() == 1, what="the one to the sealed half has ended")
+    eventually(lambda: stored_segment.sessions() == 1, what="the one for the sealed half has ended")
     assert stored_segment.send() == {halves[1].name, *(s.name for s in quarters)}
