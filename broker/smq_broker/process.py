@@ -148,19 +148,28 @@ class Broker:
         )
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
         layouts = StoredLayouts(store)
-        actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered, layouts)
+        actions = Actions(
+            registry,
+            opener=opener,
+            sealer=sealer,
+            reporter=reporter,
+            locator=locator,
+            claims=claims,
+            recovered=recovered,
+            layouts=layouts,
+        )
         limit = RequestLimit()
         server = BrokerServer(
             settings.listen,
-            registry,
-            actions,
-            broker_metrics,
-            threads,
-            accepting_batches,
-            settings.max_batch,
-            UploadChecker(store),
-            clients,
-            limit,
+            registry=registry,
+            actions=actions,
+            broker_metrics=broker_metrics,
+            threads=threads,
+            accepting_batches=accepting_batches,
+            max_batch=settings.max_batch,
+            uploads=UploadChecker(store),
+            clients=clients,
+            limit=limit,
         )
         address = settings.advertised(server.port)
         session = LeaderSession(
@@ -282,7 +291,9 @@ class Broker:
         static_targets = [address]
         if filer.scheme == "http":
             static_targets.append(join_address(filer.hostname or "", filer.port or 80))
-        relay = Relay(self.settings.relay, RelayTargets(session.leaders, static_targets), collectors, threads)
+        relay = Relay(
+            self.settings.relay, RelayTargets(session.leaders, static_targets=static_targets), collectors, threads
+        )
         relay.start()
         return relay.address
 

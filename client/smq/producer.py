@@ -112,7 +112,14 @@ class Producer:
             batch_bytes=batch_bytes,
             timeout=timeout,
             make_engine=lambda on_resolved: ProducerEngine(
-                view, self.producer_id, self.epoch, instance, timeout, max_in_flight, on_resolved, runtime
+                view,
+                producer_id=self.producer_id,
+                epoch=self.epoch,
+                instance=instance,
+                timeout=timeout,
+                max_in_flight=max_in_flight,
+                on_resolved=on_resolved,
+                runtime=runtime,
             ),
             timers=runtime.timers,
         )

@@ -55,10 +55,10 @@ class ProducerLane:
     def __init__(
         self,
         registry: SegmentRegistry,
+        *,
         hello: pb.PutOpen,
         reader: Any,
         writer: Any,
-        *,
         max_batch: int,
         accepting_batches: threading.Event,
         uploads: UploadChecker,
@@ -152,7 +152,7 @@ class ProducerLane:
                 )
             same_schema = hosted.wire.check_stream(self._reader.schema)
             session = self._sessions[number] = ProducerSession(
-                number, hosted, request.producer, same_schema, self._port
+                number, hosted=hosted, hello=request.producer, same_schema=same_schema, port=self._port
             )
             try:
                 session.open(self._max_batch)

@@ -21,7 +21,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import reference_from_pb
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedBatch:
     """A sub-batch. ``rejections`` is how many its producer had got in this session when it sent it.
 

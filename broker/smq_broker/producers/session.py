@@ -28,7 +28,7 @@ class ProducerSession:
     """See the module's docstring. Raises InvalidRequest if the producer's identity is not valid."""
 
     def __init__(
-        self, number: int, hosted: HostedSegment, hello: pb.ProducerHello, same_schema: bool, port: SessionPort
+        self, number: int, *, hosted: HostedSegment, hello: pb.ProducerHello, same_schema: bool, port: SessionPort
     ) -> None:
         check_identity(hello.producer, hello.instance)
         self.number = number

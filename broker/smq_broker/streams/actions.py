@@ -42,6 +42,7 @@ class Actions:
     def __init__(
         self,
         registry: SegmentRegistry,
+        *,
         opener: SegmentOpener,
         sealer: SegmentSealer,
         reporter: BrokerStatusReporter,

@@ -39,6 +39,7 @@ class RelayTargets:
     def __init__(
         self,
         leaders: Callable[[], list[str]],
+        *,
         static_targets: Iterable[str],
         list_brokers: Callable[[str], Mapping[str, Collection[str]]] | None = None,
         read_incarnation: Callable[[str], str] | None = None,

@@ -40,6 +40,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
     def __init__(
         self,
         listen: str,
+        *,
         registry: SegmentRegistry,
         actions: Actions,
         broker_metrics: BrokerMetrics,
@@ -84,9 +85,9 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             raise
         ProducerLane(
             self._registry,
-            hello,
-            reader,
-            writer,
+            hello=hello,
+            reader=reader,
+            writer=writer,
             max_batch=self._max_batch,
             accepting_batches=self._accepting_batches,
             uploads=self._uploads,

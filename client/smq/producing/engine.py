@@ -67,6 +67,7 @@ class ProducerEngine:
     def __init__(
         self,
         view: TopicView,
+        *,
         producer_id: str,
         epoch: int,
         instance: str,
@@ -99,26 +100,26 @@ class ProducerEngine:
         self._on_resolved = on_resolved
         self._outcome_fetcher = OutcomeFetcher(
             self._snapshot.topic,
-            producer_id,
-            runtime.outcomes,
-            self.lock,
-            self._closing,
-            self._senders,
-            lambda: self.stopping,
-            lambda segment: outcome_addresses(segment, self._targets.segments, self._snapshot.layout.segments),
-            self._on_outcome,
+            producer=producer_id,
+            worker=runtime.outcomes,
+            lock=self.lock,
+            closing=self._closing,
+            senders=self._senders,
+            ended=lambda: self.stopping,
+            addresses=lambda it: outcome_addresses(it, self._targets.segments, self._snapshot.layout.segments),
+            on_outcome=self._on_outcome,
         )
         self.send_queues.update_layout(self._snapshot.layout.segments)
         view.add_listener(self._on_layout_changed)
         self._monitor = ProducerMonitor(
             runtime.timers,
-            self.lock,
-            self._closing,
-            self.send_queues.send_queues,
-            self._senders,
-            self._budget,
-            timeout,
-            self._check_deleted,
+            lock=self.lock,
+            closing=self._closing,
+            send_queues=self.send_queues.send_queues,
+            senders=self._senders,
+            budget=self._budget,
+            timeout=timeout,
+            on_check=self._check_deleted,
         )
 
     @property

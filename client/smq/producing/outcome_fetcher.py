@@ -31,6 +31,7 @@ class OutcomeFetcher:
     def __init__(
         self,
         topic: Topic,
+        *,
         producer: str,
         worker: OutcomeWorker,
         lock: threading.Lock,

@@ -29,6 +29,7 @@ class ProducerMonitor:
     def __init__(
         self,
         timers: Timers,
+        *,
         lock: threading.Lock,
         closing: threading.Event,
         send_queues: Mapping[str, SendQueue],

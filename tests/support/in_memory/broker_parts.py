@@ -163,7 +163,14 @@ class BrokerParts:
         locator, claims = Locator(self._store, StoreSettings(url="memory://")), ProducerClaims(self._store, Clock())
         layouts = StoredLayouts(self._store)
         actions = Actions(
-            self.registry, self.opener, self.sealer, self.reporter, locator, claims, self.recovered, layouts
+            self.registry,
+            opener=self.opener,
+            sealer=self.sealer,
+            reporter=self.reporter,
+            locator=locator,
+            claims=claims,
+            recovered=self.recovered,
+            layouts=layouts,
         )
         return actions.run(name, request.SerializeToString(), CallContext())
 
@@ -243,9 +250,9 @@ class BrokerParts:
         """The broker's end of a lane."""
         return ProducerLane(
             self.registry,
-            hello,
-            BatchReader(stream),
-            stream,
+            hello=hello,
+            reader=BatchReader(stream),
+            writer=stream,
             max_batch=1 << 20,
             accepting_batches=self.accepting_batches,
             uploads=self.uploads,

@@ -64,12 +64,12 @@ class ProducerLane:
     def __init__(
         self,
         primary: Replica,
+        *,
         uid: str,
         schema: pa.Schema,
         dialer: Dialer,
         timers: Timers,
         on_ended: Callable[[ProducerLane], None],
-        *,
         is_bulk: bool,
     ) -> None:
         self.primary = primary
@@ -115,7 +115,9 @@ class ProducerLane:
                 return None
             number = next(self._numbers)
             opening = pb.ProducerFrame.Open(session=number, segment=segment.name, producer=hello)
-            session = ProducerSession(number, segment, opening, owner, sender, self._mark_ready)
+            session = ProducerSession(
+                number, segment=segment, hello=opening, owner=owner, sender=sender, mark_ready=self._mark_ready
+            )
             self._sessions[number] = session
         self._mark_ready(session)
         return session

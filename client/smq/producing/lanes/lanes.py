@@ -54,7 +54,13 @@ class ProducerLanes:
             session = lane.add_session(segment, hello, owner, sender) if lane is not None else None
             if session is None:
                 lane = self._lanes[key] = ProducerLane(
-                    segment.primary, uid, schema, self._dialer, self._timers, self._on_ended, is_bulk=sender.is_bulk
+                    segment.primary,
+                    uid=uid,
+                    schema=schema,
+                    dialer=self._dialer,
+                    timers=self._timers,
+                    on_ended=self._on_ended,
+                    is_bulk=sender.is_bulk,
                 )
                 session = lane.add_session(segment, hello, owner, sender)
                 assert session is not None, "a new lane takes sessions"

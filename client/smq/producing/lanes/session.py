@@ -32,6 +32,7 @@ class ProducerSession:
     def __init__(
         self,
         number: int,
+        *,
         segment: Segment,
         hello: pb.ProducerFrame.Open,
         owner: SessionOwner,

@@ -37,15 +37,15 @@ class ServedSegment:
         self.hosted = broker.opener.open(topic, segment)
         self.server = BrokerServer(
             "127.0.0.1:0",
-            broker.registry,
-            None,  # type: ignore[arg-type]
-            broker.metrics,
-            broker.threads,
-            accepting,
-            1 << 20,
-            None,  # type: ignore[arg-type]
-            broker.clients,
-            RequestLimit(),
+            registry=broker.registry,
+            actions=None,  # type: ignore[arg-type]
+            broker_metrics=broker.metrics,
+            threads=broker.threads,
+            accepting_batches=accepting,
+            max_batch=1 << 20,
+            uploads=None,  # type: ignore[arg-type]
+            clients=broker.clients,
+            limit=RequestLimit(),
         )
         self.hello = pb.PutOpen(
             protocol=PROTOCOL,

@@ -37,7 +37,13 @@ def tunnel() -> Iterator[Tunnel]:
     registry = CollectorRegistry()
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        targets = RelayTargets(lambda: [], [address], lambda _: {}, lambda _: "", lambda: 0.0)
+        targets = RelayTargets(
+            lambda: [],
+            static_targets=[address],
+            list_brokers=lambda _: {},
+            read_incarnation=lambda _: "",
+            clock=lambda: 0.0,
+        )
         relay = Relay("127.0.0.1:0", targets, registry, ThreadSupervisor(BrokerMetrics(registry)))
         relay.start()
         with socket.create_connection(split_address(relay.address), timeout=HANG_GUARD) as client:

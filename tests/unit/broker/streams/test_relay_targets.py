@@ -25,7 +25,11 @@ class FakeLeaders:
         """Addresses that a report named, where no broker answers."""
         self.list_calls: list[str] = []
         self.targets = RelayTargets(
-            lambda: self.leaders, ["seaweedfs:8333"], self.list_brokers, self.read_incarnation, lambda: self.now
+            lambda: self.leaders,
+            static_targets=["seaweedfs:8333"],
+            list_brokers=self.list_brokers,
+            read_incarnation=self.read_incarnation,
+            clock=lambda: self.now,
         )
 
     def list_brokers(self, leader: str) -> dict[str, set[str]]:
@@ -116,7 +120,9 @@ def test_a_new_process_at_the_address_of_a_former_one_is_a_target() -> None:
                 admin_pb2.BrokerList.Broker(address=address, incarnation=incarnation, state=state)
                 for incarnation, state in listed
             ]
-            targets = RelayTargets(lambda at=leader.address: [at], [], None, lambda _: "new", lambda: 0.0)
+            targets = RelayTargets(
+                lambda at=leader.address: [at], static_targets=[], read_incarnation=lambda _: "new", clock=lambda: 0.0
+            )
             assert targets.resolve(address) == address
             assert list_brokers_by_address(leader.address) == {address: {"new", "former"}}
 

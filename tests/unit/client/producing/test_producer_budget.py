@@ -57,7 +57,16 @@ class Bench:
         self.view = TopicInMemory()
         view: Any = self.view
         self.runtime = ProducerRuntime(lanes=DrivenLanes())
-        self.engine = ProducerEngine(view, "p", 0, "i", TIMEOUT, 16 * MIB, lambda: None, self.runtime)
+        self.engine = ProducerEngine(
+            view,
+            producer_id="p",
+            epoch=0,
+            instance="i",
+            timeout=TIMEOUT,
+            max_in_flight=16 * MIB,
+            on_resolved=lambda: None,
+            runtime=self.runtime,
+        )
 
     def submit(self, nbytes: int) -> DeliveryState:
         """One batch of that cost, as ``write`` submits it."""

@@ -188,7 +188,17 @@ def test_connections_for_outcomes_are_closed_when_no_outcome_is_missing() -> Non
 
     worker = OutcomeWorker(make_client)
     topic = Topic("default/t", "uid", TopicSpec(partitions=8))
-    fetcher = OutcomeFetcher(topic, "p", worker, lock, closing, moving, lambda: False, lambda _: ["a:1"], on_outcome)
+    fetcher = OutcomeFetcher(
+        topic,
+        producer="p",
+        worker=worker,
+        lock=lock,
+        closing=closing,
+        senders=moving,
+        ended=lambda: False,
+        addresses=lambda _: ["a:1"],
+        on_outcome=on_outcome,
+    )
     for number in (1, 2):
         with lock:
             moving["t-0-8-0"] = SimpleNamespace(

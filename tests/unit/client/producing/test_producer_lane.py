@@ -417,7 +417,7 @@ def test_a_sub_batch_names_what_was_uploaded() -> None:
     frame = pb.ProducerFrame()
     state = DeliveryState(1, threading.Lock())
     value: Any = SimpleNamespace(value=SimpleNamespace(name="p-0-a.value"))
-    large = SubBatch(batch_of(1, 0), state, None, 1, 0.0, large_value=value)
+    large = SubBatch(batch=batch_of(1, 0), delivery_state=state, rows=None, cost=1, created_at=0.0, large_value=value)
     assert lane._add_sub_batch(frame, 1, SentSubBatch(3, large, rejections=2)) is large.batch
     assert list(frame.sub_batches[0].large_values) == ["p-0-a.value"]
     assert (frame.sub_batches[0].rows, frame.sub_batches[0].rejections) == (1, 2)

@@ -57,7 +57,11 @@ class RefusingPrimary:
         self.unreachable: list[str] = []
         self.queue = SendQueue(SEGMENT)
         if has_messages:
-            self.queue.queue.append(SubBatch(batch_of(1, 0), DeliveryState(1, self.lock), None, 1, 0.0))
+            self.queue.queue.append(
+                SubBatch(
+                    batch=batch_of(1, 0), delivery_state=DeliveryState(1, self.lock), rows=None, cost=1, created_at=0.0
+                )
+            )
         self.timers = Timers()
         with self.lock:
             self.sender = SegmentSender(self, self.queue, open_ahead=not has_messages)
