@@ -333,7 +333,7 @@ MUTATIONS = (
         HOSTED,
         "            if machine.watermark != before:\n",
         "            if machine.watermark < before:\n",
-        (f"{TEST_JOURNAL}::test_nothing_is_acked_before_both_journals_have_it[0]",),
+        (f"{TEST_JOURNAL}::test_a_batch_is_acked_when_the_primarys_journal_is_the_last_one_to_have_it",),
     ),
     Mutation(
         "let_other_threads_run_during_a_small_write",

@@ -146,6 +146,33 @@ def test_nothing_is_acked_before_both_journals_have_it(
     assert producer.wait_acked(0) == 1
 
 
+def test_a_batch_is_acked_when_the_primarys_journal_is_the_last_one_to_have_it(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write, waits = threading.Event(), threading.Event()
+    brokers.write([b"before"], "another")
+    hosted = brokers.brokers[0].hosted(brokers.topic, brokers.segment)
+    append = SegmentJournal.append
+
+    def append_slowly(journal: SegmentJournal, *args: Any) -> None:
+        if journal is hosted.journal:
+            waits.set()
+            assert may_write.wait(HANG_GUARD)
+        append(journal, *args)
+
+    monkeypatch.setattr(SegmentJournal, "append", append_slowly)
+    producer = brokers.brokers[0].produce(brokers.topic, brokers.segment)
+    producer.send(0, rows([b"a"]))
+    assert waits.wait(HANG_GUARD)
+    eventually(lambda: [it.acked for it in hosted.machine._followers.values()] == [2], "the other replica has it")
+    acked: list[Any] = []
+    for session in hosted.streams:
+        monkeypatch.setattr(session, "acked", acked.extend)
+    hosted.journal_written(2)
+    assert [ack.id.sequence for ack in acked] == [0], "nobody else has to look at the segment before"
+    may_write.set()
+
+
 def test_only_one_link_of_three_replicas_writes_the_journal(tmp_path: Path) -> None:
     brokers = JournaledBrokers(tmp_path, count=3)
     brokers.write(VALUES)
