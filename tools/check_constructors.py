@@ -23,15 +23,6 @@ MAX_POSITIONAL = 4
 
 CHECKED = ("broker/smq_broker/", "client/smq/", "core/smq_core/", "operator/smq_operator/", "storage/smq_storage/")
 
-# Not done yet. Remove a line when its folder or file is.
-EXEMPT_PATHS = (
-    "broker/smq_broker/replication/",
-    "core/smq_core/sessions/",
-)
-
-# Classes of other folders that code in the exempt paths constructs by position.
-EXEMPT_CLASSES = ("ReplicationMessage", "Task")
-
 
 class Constructor(NamedTuple):
     path: str
@@ -92,9 +83,8 @@ def check(sources: Iterable[tuple[str, str]]) -> list[Constructor]:
     return [
         found
         for path, tree in trees
-        if not path.startswith(EXEMPT_PATHS)
         for found in positional_constructors(path, tree)
-        if found.name not in EXEMPT_CLASSES and (not found.is_dataclass or found.name in many)
+        if not found.is_dataclass or found.name in many
     ]
 
 

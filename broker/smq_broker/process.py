@@ -128,7 +128,7 @@ class Broker:
             lambda: [*registry.all(), *recovered.unsealed()], pauses, threads, on_seal_found=sealer.record_seal
         )
         clients = ActiveClients()
-        connections = ReplicaConnections(self.incarnation, threads, clients)
+        connections = ReplicaConnections(self.incarnation, threads=threads, clients=clients)
         opener = SegmentOpener(
             registry=registry,
             store=store,

@@ -126,8 +126,8 @@ class History:
         """A follower that holds the log up to ``end`` and knows the chain up to ``chain_end``."""
         found = replica("f", self.inherited)
         entries = tuple(entry for entry in self.log if entry.end <= end)
-        found.replicate(ReplicationMessage(0, entries, end, 0))
-        found.replicate(ReplicationMessage(end, (), end, chain_end))
+        found.replicate(ReplicationMessage(base_offset=0, entries=entries, watermark=end, chain_end=0))
+        found.replicate(ReplicationMessage(base_offset=end, entries=(), watermark=end, chain_end=chain_end))
         return found
 
 

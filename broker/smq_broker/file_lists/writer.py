@@ -49,7 +49,7 @@ class FileListWriter:
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
-        self._threads.start(Task("file-lists", self._work, endless=True))
+        self._threads.start(Task(kind="file-lists", run=self._work, endless=True))
 
     def enqueue(self, topic: Topic, file_list: FileList) -> None:
         """Takes the file list of a segment whose seal chunk exists."""

@@ -90,7 +90,7 @@ class LeaderSession:
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
-        self._threads.start(Task("leader-session", self._run, endless=True))
+        self._threads.start(Task(kind="leader-session", run=self._run, endless=True))
 
     def _run(self) -> None:
         last = -math.inf  # the first report is due at once, also on a machine that has just started

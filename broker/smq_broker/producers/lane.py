@@ -93,7 +93,7 @@ class ProducerLane:
     def serve(self) -> None:
         """Returns when the lane has ended. Errors were sent to the client and are raised."""
         replier = self._threads.start(
-            Task("producer-replies", self._reply_loop, on_death=self._replier_died, restarts=False)
+            Task(kind="producer-replies", run=self._reply_loop, on_death=self._replier_died, restarts=False)
         )
         try:
             while self._receive():

@@ -56,7 +56,7 @@ class SessionPort:
 
     def start_upload_check(self, subject: str, check: Callable[[], None], on_death: Callable[[], None]) -> None:
         """Raises Unavailable if no more threads can start."""
-        self._threads.start(Task("upload-check", check, subject, on_death=on_death, restarts=False))
+        self._threads.start(Task(kind="upload-check", run=check, subject=subject, on_death=on_death, restarts=False))
 
     def count_sessions(self, change: int) -> None:
         self._metrics.sessions.inc(change)

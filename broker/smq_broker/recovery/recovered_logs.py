@@ -64,7 +64,7 @@ class RecoveredLogs:
     def start(self, threads: ThreadSupervisor) -> None:
         """Raises Unavailable if the system starts no more threads."""
         if self._held or self._reported:
-            threads.start(Task("recovered-logs", self._run, endless=True))
+            threads.start(Task(kind="recovered-logs", run=self._run, endless=True))
 
     def incarnations(self) -> list[str]:
         """The former incarnations in whose place this process answers the leader: those of which a log is not sealed.

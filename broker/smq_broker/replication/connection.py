@@ -51,6 +51,7 @@ class ReplicaConnection:
     def __init__(
         self,
         follower: Replica,
+        *,
         primary_incarnation: str,
         threads: ThreadSupervisor,
         clients: ActiveClients,
@@ -301,7 +302,9 @@ class ReplicaConnection:
 
         died = partial(self.fail, Unavailable("the thread of a bulk lane died"))
         try:
-            self._threads.start(Task("bulk-lane", run, self._follower.broker, on_death=died, restarts=False))
+            self._threads.start(
+                Task(kind="bulk-lane", run=run, subject=self._follower.broker, on_death=died, restarts=False)
+            )
         except Unavailable:
             self._no_bulk_until = time.monotonic() + RETRY_SECONDS
             return SMALL

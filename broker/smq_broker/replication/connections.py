@@ -19,6 +19,7 @@ class ReplicaConnections:
     def __init__(
         self,
         incarnation: str,
+        *,
         threads: ThreadSupervisor,
         clients: ActiveClients,
         connect_flight: ConnectFlight = connect,
@@ -48,8 +49,15 @@ class ReplicaConnections:
                     del self._connections[follower]
 
         connection = ReplicaConnection(
-            follower, self._incarnation, self._threads, self._clients, self._connect_flight, self._times
+            follower,
+            primary_incarnation=self._incarnation,
+            threads=self._threads,
+            clients=self._clients,
+            connect_flight=self._connect_flight,
+            times=self._times,
         )
         connection.add(session)
-        self._threads.start(Task("replication", run, follower.broker, on_death=connection.fail_sessions))
+        self._threads.start(
+            Task(kind="replication", run=run, subject=follower.broker, on_death=connection.fail_sessions)
+        )
         self._connections[follower] = connection

@@ -111,5 +111,11 @@ def _decode_message(
         entries = decode_entries(header, batch)
     elif header.entries or (rows is not None and rows.num_rows):
         raise InvalidRequest("entries and rows of a replicated message belong together")
-    message = ReplicationMessage(header.base_offset, entries, header.watermark, header.chain_end, header.credit)
+    message = ReplicationMessage(
+        base_offset=header.base_offset,
+        entries=entries,
+        watermark=header.watermark,
+        chain_end=header.chain_end,
+        credit=header.credit,
+    )
     return message, batch

@@ -70,7 +70,7 @@ class FollowerLane:
     """
 
     def __init__(
-        self, registry: SegmentRegistry, connections: PrimaryConnections, hello: pb.PutOpen, reader: Any, writer: Any
+        self, registry: SegmentRegistry, *, connections: PrimaryConnections, hello: pb.PutOpen, reader: Any, writer: Any
     ) -> None:
         self._registry = registry
         self._connections = connections

@@ -120,7 +120,9 @@ class LaneStream:
     def _replies_task(self, opened: Callable[[], Any]) -> Task:
         """Reads the replies of the stream that ``opened`` waits for. If this dies, the connection is opened again."""
         fail = partial(self._on_end, Unavailable("the thread that reads the follower's replies died"))
-        return Task("replies", lambda: self._read(opened()), self._subject, on_death=fail, restarts=False)
+        return Task(
+            kind="replies", run=lambda: self._read(opened()), subject=self._subject, on_death=fail, restarts=False
+        )
 
     def _read(self, reader: Any) -> None:
         """``reader`` is None if the stream could not be opened."""

@@ -42,7 +42,7 @@ class NoPart(Enum):
     """The segment is fenced or sealed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingPart:
     """``message`` is None in a part that opens the session. On a bulk lane ``rows`` go beside the frame."""
 
@@ -88,10 +88,10 @@ class ReplicaSession:
     def __init__(
         self,
         hosted: HostedSegment,
+        *,
         follower: Replica,
         on_fenced: Callable[[HostedSegment], None],
         on_death: Callable[[], None],
-        *,
         connections: Connections,
     ) -> None:
         self.hosted = hosted
@@ -177,7 +177,7 @@ class ReplicaSession:
             if not self._is_announced:
                 self._is_announced = True
                 opening = pb.ReplicationFrame.Open(segment=hosted.name, uid=hosted.topic.uid)
-                return OutgoingPart(pb.ReplicationFrame.Part(session=number, open=opening))
+                return OutgoingPart(part=pb.ReplicationFrame.Part(session=number, open=opening))
             if not self._is_open:
                 return NoPart.NOTHING
             kind = machine.pending_replication(self.incarnation)
@@ -199,7 +199,9 @@ class ReplicaSession:
                 return None
             machine, number = self.hosted.machine, self.number
             credit = machine.confirmed_credit(self.incarnation)
-            message = ReplicationMessage(0, (), machine.watermark, machine.chain_end, credit)
+            message = ReplicationMessage(
+                base_offset=0, entries=(), watermark=machine.watermark, chain_end=machine.chain_end, credit=credit
+            )
         return self._encode(number, SMALL, message).part if credit != self._confirmed_credit else None
 
     def write_journal(self, sent: OutgoingPart) -> None:
@@ -281,4 +283,4 @@ class ReplicaSession:
             rows = rows_as_batch(message.entries, self.hosted.wire.empty)
             if lane == SMALL:
                 part.rows, rows = rows.serialize().to_pybytes(), None
-        return OutgoingPart(part, message, rows, journal_behind, has_more)
+        return OutgoingPart(part=part, message=message, rows=rows, journal_behind=journal_behind, has_more=has_more)

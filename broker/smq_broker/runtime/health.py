@@ -73,7 +73,7 @@ class HealthServer:
         host, port = split_address(listen)
         self._server = _Server(create_listener(host, port), Handler, threads)
         self.address = join_address(host, self._server.server_address[1])
-        threads.start(Task("http", self._server.serve_forever, endless=True))
+        threads.start(Task(kind="http", run=self._server.serve_forever, endless=True))
 
 
 class _Server(ThreadingHTTPServer):
@@ -104,7 +104,7 @@ class _Server(ThreadingHTTPServer):
             self._requests[request] = None
         # If one request fails, the others do not.
         try:
-            self._supervisor.start(Task("http-request", serve, on_death=lambda: None, restarts=False))
+            self._supervisor.start(Task(kind="http-request", run=serve, on_death=lambda: None, restarts=False))
         except BaseException:
             self._forget(request)
             raise

@@ -36,7 +36,7 @@ class RestartPolicy:
     pause_seconds: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What a thread runs. ``kind`` is its label in metrics, ``subject`` completes the name of the thread."""
 

@@ -59,8 +59,8 @@ class Flusher:
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
-        workers = [Task("flush", self._work, str(number), endless=True) for number in range(WORKERS)]
-        self._threads.start_all([*workers, Task("flush-poll", self._poll_loop, endless=True)])
+        workers = [Task(kind="flush", run=self._work, subject=str(number), endless=True) for number in range(WORKERS)]
+        self._threads.start_all([*workers, Task(kind="flush-poll", run=self._poll_loop, endless=True)])
 
     def enqueue(self, hosted: HostedSegment) -> None:
         self._queue.put(hosted)

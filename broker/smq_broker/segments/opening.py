@@ -145,7 +145,7 @@ class SegmentOpener:
             if hosted.machine.state is ReplicaState.WAITING:
                 outcomes = StoredOutcomes(self._registry, self._store, hosted.topic)
                 wait = partial(wait_for_predecessors, hosted, outcomes, self._on_change)
-                self._threads.start(Task("open", wait, hosted.name, on_death=fence))
+                self._threads.start(Task(kind="open", run=wait, subject=hosted.name, on_death=fence))
         except BaseException:
             with hosted as machine:
                 machine.fence()  # which ends the links that have started

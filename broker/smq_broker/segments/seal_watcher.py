@@ -67,8 +67,11 @@ class SealWatcher:
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
-        checkers = [Task("seal-check", self._work, str(number), endless=True) for number in range(CHECK_THREADS)]
-        self._threads.start_all([*checkers, Task("seal-watcher", self._run, endless=True)])
+        checkers = [
+            Task(kind="seal-check", run=self._work, subject=str(number), endless=True)
+            for number in range(CHECK_THREADS)
+        ]
+        self._threads.start_all([*checkers, Task(kind="seal-watcher", run=self._run, endless=True)])
 
     def enqueue(self, hosted: HostedSegment) -> None:
         self._queue.put(hosted)

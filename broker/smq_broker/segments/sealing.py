@@ -88,7 +88,9 @@ class SegmentSealer:
             hosted.log.info("seal.started", reason=reason)
         try:
             self.fence(hosted)
-            self._threads.start(Task("seal", partial(self._run, hosted, run), hosted.name, restarts=False))
+            self._threads.start(
+                Task(kind="seal", run=partial(self._run, hosted, run), subject=hosted.name, restarts=False)
+            )
         except Exception as error:
             self._end_run(hosted, run, error)
             raise

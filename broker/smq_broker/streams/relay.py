@@ -44,7 +44,7 @@ class Relay:
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
-        self._threads.start(Task("relay", lambda: asyncio.run(self._serve()), endless=True, restarts=False))
+        self._threads.start(Task(kind="relay", run=lambda: asyncio.run(self._serve()), endless=True, restarts=False))
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._client, sock=self._socket, limit=READ_BYTES)

@@ -102,7 +102,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         except SmqError as error:
             _send_error_reply(writer, pb.ReplicationFrameReply(error=error_to_pb(error)))
             raise
-        FollowerLane(self._registry, self._connections, hello, reader, writer).serve()
+        FollowerLane(self._registry, connections=self._connections, hello=hello, reader=reader, writer=writer).serve()
 
     def _check(self, hello: pb.PutOpen, lane: pb.Lane) -> None:
         check_protocol(hello.protocol)

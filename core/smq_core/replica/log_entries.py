@@ -93,7 +93,7 @@ class Ack:
     first_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationMessage:
     """All entries that one follower still needs, with the current watermark and chain end."""
 

@@ -277,7 +277,11 @@ class SegmentReplica:
         if not waiting and (state.sent_watermark, state.sent_chain_end) == (self.watermark, self.chain_end):
             return None
         message = ReplicationMessage(
-            state.sent, tuple(waiting), self.watermark, self.chain_end, self.confirmed_credit(follower)
+            base_offset=state.sent,
+            entries=tuple(waiting),
+            watermark=self.watermark,
+            chain_end=self.chain_end,
+            credit=self.confirmed_credit(follower),
         )
         if waiting:
             state.sent = waiting[-1].end
@@ -336,7 +340,9 @@ class SegmentReplica:
             size += entry.batch.nbytes
         if not entries:
             return None  # it was sealed meanwhile
-        return ReplicationMessage(entries[0].first, tuple(entries), self.watermark, self.chain_end)
+        return ReplicationMessage(
+            base_offset=entries[0].first, entries=tuple(entries), watermark=self.watermark, chain_end=self.chain_end
+        )
 
     def journal_written(self, end: int) -> None:
         """The journal has all entries below ``end``."""

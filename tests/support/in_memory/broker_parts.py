@@ -136,7 +136,10 @@ class BrokerParts:
         self.wrap = wrap
         self.clients = ActiveClients()
         self.connections = ReplicaConnections(
-            self.replica.incarnation, self.threads, self.clients, lambda it: self._connect(it)
+            self.replica.incarnation,
+            threads=self.threads,
+            clients=self.clients,
+            connect_flight=lambda it: self._connect(it),
         )
         self._primaries = PrimaryConnections()
         self.opener = SegmentOpener(
@@ -233,9 +236,9 @@ class BrokerParts:
         seal_fenced = self.wrap("on_fenced", on_fenced)
         return ReplicaSession(
             hosted,
-            follower,
-            lambda hosted: None if self._killed else seal_fenced(hosted),
-            on_death,
+            follower=follower,
+            on_fenced=lambda hosted: None if self._killed else seal_fenced(hosted),
+            on_death=on_death,
             connections=self.connections,
         )
 
@@ -263,7 +266,9 @@ class BrokerParts:
 
     def serve_replication(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
-        FollowerLane(self.registry, self._primaries, hello, BatchReader(stream), stream).serve()
+        FollowerLane(
+            self.registry, connections=self._primaries, hello=hello, reader=BatchReader(stream), writer=stream
+        ).serve()
 
 
 class ProducerClient:

@@ -214,7 +214,7 @@ def test_a_message_that_the_journal_has_in_part_is_not_written_twice(
     hosted = brokers.brokers[number].hosted(brokers.topic, brokers.segment)
     eventually(lambda: hosted.machine.journal_end == len(VALUES))
     entries = tuple(hosted.machine.tail)[first:]
-    message = ReplicationMessage(entries[0].first, entries, watermark=0, chain_end=0, credit=0)
+    message = ReplicationMessage(base_offset=entries[0].first, entries=entries, watermark=0, chain_end=0, credit=0)
     write_message(hosted, message, encode_header(message), rows_as_batch(entries, hosted.wire.empty))
     brokers.restart()
     assert brokers.seal_recovered(number, len(VALUES)).end == len(VALUES), "it is complete"

@@ -51,7 +51,11 @@ class Follower:
 
     def lane(self, stream: PutStream, primary: str = "i-b1", lane: pb.Lane = pb.LANE_SMALL) -> FollowerLane:
         return FollowerLane(
-            self.broker.registry, self.connections, self.hello(primary, lane), BatchReader(stream), stream
+            self.broker.registry,
+            connections=self.connections,
+            hello=self.hello(primary, lane),
+            reader=BatchReader(stream),
+            writer=stream,
         )
 
     def hello(self, primary: str, lane: pb.Lane) -> pb.PutOpen:

@@ -46,7 +46,9 @@ class Primary:
         self.streams: queue.Queue[PutStream] = queue.Queue()
         self.bulk_streams: queue.Queue[PutStream] = queue.Queue()
         self.fenced: list[str] = []
-        self.connections = ReplicaConnections("i-b1", self.broker.threads, self.broker.clients, lambda _: self.client)
+        self.connections = ReplicaConnections(
+            "i-b1", threads=self.broker.threads, clients=self.broker.clients, connect_flight=lambda _: self.client
+        )
         self.segments = [self._open(number) for number in range(2)]
 
     def _open(self, number: int) -> HostedSegment:
@@ -55,7 +57,11 @@ class Primary:
         self.broker.opener._start_primary = lambda hosted: None  # type: ignore[method-assign]
         hosted = self.broker.opener.open(topic, segment)
         session = ReplicaSession(
-            hosted, FOLLOWER, self._on_fenced, lambda: self.fence(hosted), connections=self.connections
+            hosted,
+            follower=FOLLOWER,
+            on_fenced=self._on_fenced,
+            on_death=lambda: self.fence(hosted),
+            connections=self.connections,
         )
         hosted.links = [session]
         return hosted

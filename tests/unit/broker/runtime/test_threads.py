@@ -48,7 +48,7 @@ class Threads:
 def test_all_threads_start_or_none_runs(failing: int) -> None:
     threads = Threads(failing)
     ran: list[int] = []
-    tasks = [Task("work", lambda n=n: ran.append(n)) for n in range(3)]  # type: ignore[misc]
+    tasks = [Task(kind="work", run=lambda n=n: ran.append(n)) for n in range(3)]  # type: ignore[misc]
     with pytest.raises(Unavailable, match="can't start new thread"):
         threads.supervisor.start_all(tasks)
     threads.join()
@@ -68,7 +68,7 @@ def test_a_thread_that_fails_runs_again() -> None:
         if len(runs) < 3:
             raise ValueError("once")
 
-    threads.supervisor.start(Task("work", run))
+    threads.supervisor.start(Task(kind="work", run=run))
     threads.join()
     assert len(runs) == 3 and threads.failures("work") == 2
     assert threads.supervisor.process_failure is None
@@ -80,7 +80,7 @@ def test_an_essential_thread_that_goes_on_failing_ends_the_process() -> None:
     def run() -> None:
         raise ValueError("always")
 
-    threads.supervisor.start(Task("work", run, "7"))
+    threads.supervisor.start(Task(kind="work", run=run, subject="7"))
     threads.join()
     assert threads.failures("work") == 3
     assert threads.supervisor.process_failure == "thread work-7 died (ValueError: always)"
@@ -96,14 +96,14 @@ def test_failures_that_are_far_apart_are_not_added_up() -> None:
         if len(runs) < 20:
             raise ValueError("now and then")
 
-    threads.supervisor.start(Task("work", run))
+    threads.supervisor.start(Task(kind="work", run=run))
     threads.join()
     assert len(runs) == 20 and threads.supervisor.process_failure is None
 
 
 def test_an_endless_thread_that_returns_has_failed() -> None:
     threads = Threads()
-    threads.supervisor.start(Task("work", lambda: None, endless=True))
+    threads.supervisor.start(Task(kind="work", run=lambda: None, endless=True))
     threads.join()
     assert threads.supervisor.process_failure == "thread work died (it returned)"
 
@@ -116,7 +116,7 @@ def test_what_depends_on_a_dead_thread_is_given_up(error: type[BaseException]) -
     def run() -> None:
         raise error("unexpected")
 
-    threads.supervisor.start(Task("work", run, on_death=lambda: given_up.append("segment"), restarts=False))
+    threads.supervisor.start(Task(kind="work", run=run, on_death=lambda: given_up.append("segment"), restarts=False))
     threads.join()
     assert given_up == ["segment"] and threads.failures("work") == 1
     assert threads.supervisor.process_failure is None
@@ -128,6 +128,6 @@ def test_the_process_ends_if_nothing_can_be_given_up() -> None:
     def fail() -> None:
         raise ValueError("unexpected")
 
-    threads.supervisor.start(Task("work", fail, on_death=fail))
+    threads.supervisor.start(Task(kind="work", run=fail, on_death=fail))
     threads.join()
     assert "could not be given up: unexpected" in (threads.supervisor.process_failure or "")

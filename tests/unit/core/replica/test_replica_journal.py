@@ -84,7 +84,9 @@ def test_a_primary_whose_journal_failed_goes_on_without_it():
 
 def test_a_follower_counts_only_what_its_journal_has():
     replica = SegmentReplica(config("f"))
-    assert replica.replicate(ReplicationMessage(0, tuple(entries(3)), 2, 0)) == 6
+    assert (
+        replica.replicate(ReplicationMessage(base_offset=0, entries=tuple(entries(3)), watermark=2, chain_end=0)) == 6
+    )
     assert replica.durable_end == 0
     replica.journal_written(6)
     assert (replica.durable_end, replica.watermark) == (6, 2)
@@ -92,7 +94,7 @@ def test_a_follower_counts_only_what_its_journal_has():
 
 def test_without_a_journal_everything_counts_at_once():
     replica = SegmentReplica(config("f", journal=False))
-    replica.replicate(ReplicationMessage(0, tuple(entries(3)), 2, 0))
+    replica.replicate(ReplicationMessage(base_offset=0, entries=tuple(entries(3)), watermark=2, chain_end=0))
     assert (replica.durable_end, replica.unjournaled()) == (6, None)
 
 

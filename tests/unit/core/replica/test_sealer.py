@@ -72,7 +72,7 @@ def theirs(first: int, stop: int, *, sealed: bool = False) -> ChunkInfo:
         )
     )
     entries = tuple(entry(n) for n in range(stop))
-    replica.replicate(ReplicationMessage(0, entries, 2 * stop, 2 * stop))
+    replica.replicate(ReplicationMessage(base_offset=0, entries=entries, watermark=2 * stop, chain_end=2 * stop))
     rows = 0 if sealed else 2 * (stop - first)
     return ChunkInfo(
         segment="s",
@@ -174,7 +174,9 @@ def test_a_replicas_tail_is_what_it_holds_beyond_its_chain_end():
             segment="s", range=KeyRange(0, 1), incarnation="f", replicas=("p", "f"), durability=Durability.REPLICATED
         )
     )
-    replica.replicate(ReplicationMessage(0, tuple(entry(n) for n in range(3)), 4, 2))
+    replica.replicate(
+        ReplicationMessage(base_offset=0, entries=tuple(entry(n) for n in range(3)), watermark=4, chain_end=2)
+    )
     found, expected = UnsealedTail.of(replica), own_tail(1, 3)
     assert (found.start, found.entries) == (expected.start, expected.entries)
     assert found.producers.snapshot() == expected.producers.snapshot()

@@ -222,7 +222,9 @@ def test_one_message_has_all_waiting_entries_and_the_next_only_changes():
     assert primary.replication_for("f") is None
     primary.follower_acked("f", 6)
     assert primary.pending_replication("f") is PendingReplication.PROGRESS
-    assert primary.replication_for("f") == ReplicationMessage(6, (), 6, 0, credit=1 << 20)
+    assert primary.replication_for("f") == ReplicationMessage(
+        base_offset=6, entries=(), watermark=6, chain_end=0, credit=1 << 20
+    )
 
 
 def test_a_message_is_limited_but_never_empty_for_it():
@@ -255,7 +257,7 @@ def test_a_follower_takes_only_what_begins_at_its_end_or_before():
     primary, follower = filled(), replica(incarnation="f")
     message = primary.replication_for("f")
     assert message is not None
-    beyond = ReplicationMessage(2, message.entries[1:], 0, 0)
+    beyond = ReplicationMessage(base_offset=2, entries=message.entries[1:], watermark=0, chain_end=0)
     with pytest.raises(OffsetMismatch) as raised:
         follower.replicate(beyond)
     assert raised.value.end == 0 and follower.end == 0
@@ -278,7 +280,7 @@ def test_a_follower_trims_to_the_chain_and_reads_to_the_watermark():
     primary, follower = filled(), replica(incarnation="f")
     message = primary.replication_for("f")
     assert message is not None
-    follower.replicate(ReplicationMessage(0, message.entries, watermark=4, chain_end=2))
+    follower.replicate(ReplicationMessage(base_offset=0, entries=message.entries, watermark=4, chain_end=2))
     assert (follower.tail_start, follower.watermark, follower.tail_bytes) == (2, 4, 40)
     assert [e.first for e in follower.readable(2)] == [2]
     assert list(follower.readable(4)) == []
@@ -371,7 +373,7 @@ def test_a_follower_writes_no_chunks():
     primary, follower = filled(), replica(incarnation="f")
     message = primary.replication_for("f")
     assert message is not None
-    follower.replicate(ReplicationMessage(0, message.entries, 6, 0))
+    follower.replicate(ReplicationMessage(base_offset=0, entries=message.entries, watermark=6, chain_end=0))
     assert follower.next_chunk(1 << 40, force=True) is None
 
 

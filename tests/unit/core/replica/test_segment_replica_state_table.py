@@ -87,7 +87,9 @@ def sealed() -> SegmentReplica:
 def follower() -> SegmentReplica:
     """Holds two batches, of which one is below the watermark."""
     replica = new("f")
-    replica.replicate(ReplicationMessage(0, (entry(0), entry(1)), watermark=2, chain_end=0, credit=0))
+    replica.replicate(
+        ReplicationMessage(base_offset=0, entries=(entry(0), entry(1)), watermark=2, chain_end=0, credit=0)
+    )
     return replica
 
 
@@ -154,8 +156,12 @@ INPUTS = {
     "the follower confirms": lambda it: it.follower_acked("f", 4),
     "pending replication": lambda it: it.pending_replication("f"),
     "replication": lambda it: (m := it.replication_for("f")) and (m.base_offset, offsets(m.entries), m.watermark),
-    "a message for a follower": lambda it: it.replicate(ReplicationMessage(4, (entry(2),), 4, 0, 0)),
-    "a message beyond the end": lambda it: it.replicate(ReplicationMessage(8, (entry(4),), 4, 0, 0)),
+    "a message for a follower": lambda it: it.replicate(
+        ReplicationMessage(base_offset=4, entries=(entry(2),), watermark=4, chain_end=0, credit=0)
+    ),
+    "a message beyond the end": lambda it: it.replicate(
+        ReplicationMessage(base_offset=8, entries=(entry(4),), watermark=4, chain_end=0, credit=0)
+    ),
     "next chunk": lambda it: (c := it.next_chunk(NOW)) and (c.first, offsets(c.entries)),
     "next chunk now": lambda it: (c := it.next_chunk(NOW, force=True)) and (c.first, offsets(c.entries)),
     "a chunk is written": lambda it: it.chunk_written(FIRST_CHUNK),
