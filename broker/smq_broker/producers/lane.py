@@ -174,11 +174,8 @@ class ProducerLane:
             raise InvalidRequest(f"sub-batches with {count} rows do not fit the rows of their frame")
         size = 0 if rows is None else block_bytes(rows)
         if size > self._max_batch + ENTRY_OVERHEAD_BYTES:
-            raise MessageTooLarge(
-                f"a frame has {size} bytes, at most {self._max_batch} are accepted: send smaller ones",
-                size=size,
-                limit=self._max_batch,
-            )
+            self._refuse_large(sub_batches, size)
+            return
         first = 0
         links: list[ReplicationLink] = []
         try:
@@ -198,6 +195,18 @@ class ProducerLane:
         finally:
             for link in links:  # those of several segments may share a lane, and go out as one frame
                 link.send_now()
+
+    def _refuse_large(self, sub_batches: Sequence[SubBatch], size: int) -> None:
+        """Ends the sessions of a frame that is too large. Other producers on the lane did nothing wrong."""
+        error = MessageTooLarge(
+            f"a frame has {size} bytes, at most {self._max_batch} are accepted: send smaller ones",
+            size=size,
+            limit=self._max_batch,
+        )
+        for it in sub_batches:
+            session = self._sessions.get(it.session)
+            if session is not None:
+                session.fail(error)
 
     def _kind_of(self, sub_batch: SubBatch) -> tuple[HostedSegment | None, bool]:
         session = self._sessions.get(sub_batch.session)

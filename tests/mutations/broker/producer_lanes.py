@@ -228,6 +228,14 @@ MUTATIONS = (
         (f"{TEST_BROKER}::test_a_wrong_sequence_ends_its_own_session_only",),
     ),
     Mutation(
+        "end_the_lane_by_a_frame_that_is_too_large",
+        "A producer whose batch is too large ends its own session only.",
+        SERVED,
+        "            self._refuse_large(sub_batches, size)\n            return\n",
+        "            raise MessageTooLarge(str(size))\n",
+        (f"{TEST_BROKER}::test_a_frame_that_is_too_large_ends_its_session_only",),
+    ),
+    Mutation(
         "keep_sessions_after_the_end_of_the_lane",
         "The end of a lane closes its sessions: a producer without a session may be forgotten.",
         SERVED,

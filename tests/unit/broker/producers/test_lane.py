@@ -13,7 +13,15 @@ from smq_broker.producers import lane as producer_lane
 from smq_broker.producers import session_port
 from smq_broker.producers.session_port import SessionPort
 from smq_broker.replication import message_spacing
-from smq_core.errors import InvalidRequest, NotHosted, Overloaded, ProducerFenced, SchemaMismatch, SequenceGap
+from smq_core.errors import (
+    InvalidRequest,
+    MessageTooLarge,
+    NotHosted,
+    Overloaded,
+    ProducerFenced,
+    SchemaMismatch,
+    SequenceGap,
+)
 from smq_core.model.entities import Column, Segment
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb
@@ -361,6 +369,15 @@ def test_a_message_that_cannot_be_ends_the_stream(client: LaneClient, message: p
     assert client.ended.wait(300)
     assert isinstance(client.error, InvalidRequest)
     assert client.end(client.low) == 0 and not client.hosted(client.low).streams
+
+
+def test_a_frame_that_is_too_large_ends_its_session_only(client: LaneClient) -> None:
+    opened(client, (1, client.low, "p"), (2, client.high, "q"))
+    client.send((1, 0, [b"x" * (1 << 20) + b"too much" * 100], 1))
+    assert isinstance(client.error_of(1), MessageTooLarge)
+    client.send((2, 0, [b"b"], 600))
+    eventually(lambda: client.end(client.high) == 1)
+    assert client.end(client.low) == 0
 
 
 def test_a_session_that_is_open_already_ends_the_stream(client: LaneClient) -> None:
