@@ -42,7 +42,7 @@ IMAGE_PACKAGES = docker.io
 CHAOS_PACKAGES = e2fsprogs iproute2 nftables util-linux
 SPARK_PACKAGES = openjdk-17-jre-headless maven
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary lint-constructors lint-workflows format test test-quick mutations demo bench bench-spark chaos e2e \
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary lint-constructors lint-units lint-workflows format test test-quick mutations demo bench bench-spark chaos e2e \
 	chaos-packages spark-packages spark-jars cluster-packages image-packages cluster-build dist pins clean \
 	reference reference-check docs
 
@@ -67,7 +67,7 @@ gen-check: $(STAMP) ## fail if the generated stubs differ from the .proto files
 	$(PY) tools/gen.py --check
 
 lint: $(STAMP) ## ruff, mypy, import layers, retired words, constructors, workflows, generated files; all of them, even if one fails
-	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary lint-constructors lint-workflows gen-check reference-check
+	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary lint-constructors lint-units lint-workflows gen-check reference-check
 
 lint-ruff: $(STAMP)
 	$(VENV)/bin/ruff check .
@@ -87,6 +87,9 @@ lint-vocabulary: $(STAMP)
 
 lint-constructors: $(STAMP)
 	$(PY) tools/check_constructors.py
+
+lint-units: $(STAMP)
+	$(PY) tools/check_units.py
 
 # actionlint is a program in Go: where Go is not there, only zizmor runs.
 lint-workflows: $(STAMP)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MIB = 1024 * 1024
-MIN_CREDIT = MIB
-MAX_CREDIT = 64 * MIB
+MIN_CREDIT_BYTES = MIB
+MAX_CREDIT_BYTES = 64 * MIB
 MAX_READER_CACHE_BYTES = 4 * MIB
 # A follower may grant this multiple of its budget, because most segments with the smallest credit are idle.
 OVERCOMMIT_RATIO = 1.3
@@ -77,9 +77,9 @@ class FollowerBudget:
             return known.announced
         granted_bytes = self.granted_bytes
         free = self.limit - granted_bytes
-        if free < MIN_CREDIT and granted_bytes + MIN_CREDIT > self.limit * OVERCOMMIT_RATIO:
+        if free < MIN_CREDIT_BYTES and granted_bytes + MIN_CREDIT_BYTES > self.limit * OVERCOMMIT_RATIO:
             return None
-        initial = max(MIN_CREDIT, min(MAX_CREDIT, free // 4))
+        initial = max(MIN_CREDIT_BYTES, min(MAX_CREDIT_BYTES, free // 4))
         self.credits[segment] = Credit(initial, initial, initial)
         return initial
 

@@ -33,7 +33,7 @@ P = ParamSpec("P")
 
 DEFAULT_PRODUCER_LIMITS = ProducerLimits()
 # Half of the time after which leaders that do not send it delete uploads that no chunk refers to.
-DEFAULT_MAX_UPLOAD_AGE = 30 * 60 * SECOND
+DEFAULT_MAX_UPLOAD_AGE: Micros = 30 * 60 * SECOND
 # A producer that waits for memory tries again much sooner.
 PRODUCER_RETRIES_WITHIN_SECONDS = 2.0
 # How often a waiting stream checks whether its client is still connected.

@@ -20,7 +20,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_to_pb, reference_to_pb
 from smq_storage.process.locks import requires_lock
 
-HEARTBEAT = 1.0
+HEARTBEAT_SECONDS = 1.0
 
 Frame = tuple[pa.RecordBatch, bytes]
 
@@ -32,10 +32,10 @@ def tail_frames(hosted: HostedSegment, position: int, context: Any, spacing: Fra
     """
     last_frame = 0.0
     while not context.is_cancelled():
-        entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT, spacing)
+        entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT_SECONDS, spacing)
         watermark = hosted.machine.watermark
         now = time.monotonic()
-        if not entries and last is None and now < last_frame + HEARTBEAT:
+        if not entries and last is None and now < last_frame + HEARTBEAT_SECONDS:
             continue
         last_frame = now
         if last is not None:

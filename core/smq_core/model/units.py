@@ -24,8 +24,8 @@ DURATION_PATTERN = (
     r"|[0-9]{1,12}(\.[0-9]{1,3})?ms|[0-9]{1,15}us)+"
 )
 MAX_TEXT = 32
-MAX_SIZE = 10**18 - 1
-MAX_DURATION = 100_000 * _TIMES["d"] - 1
+MAX_SIZE_BYTES = 10**18 - 1
+MAX_DURATION_US = 100_000 * _TIMES["d"] - 1
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]*)")
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[a-z]+)+")
@@ -42,7 +42,7 @@ def parse_size(value: object) -> int:
         raise ValueError(f"{value!r} has the unknown unit {unit!r}: use {', '.join(u for u in _SIZES if u)}")
     if len(str(value)) > MAX_TEXT or not re.fullmatch(SIZE_PATTERN, str(value)):
         raise ValueError(f"{value!r} is too long or too exact: use a size such as 32Mi or 1.5Gi")
-    if (size := _whole(number, _SIZES[unit])) > MAX_SIZE:
+    if (size := _whole(number, _SIZES[unit])) > MAX_SIZE_BYTES:
         raise ValueError(f"{value!r} is too large: use at most 999P")
     return size
 
@@ -56,7 +56,7 @@ def parse_duration(value: object) -> int:
         if unit not in _TIMES:
             raise ValueError(f"{value!r} has the unknown unit {unit!r}: use {', '.join(reversed(_TIMES))}")
     total = sum(_whole(number, _TIMES[unit]) for number, unit in parts)
-    if len(value) > MAX_TEXT or total > MAX_DURATION or not re.fullmatch(DURATION_PATTERN, value):
+    if len(value) > MAX_TEXT or total > MAX_DURATION_US or not re.fullmatch(DURATION_PATTERN, value):
         raise ValueError(f"{value!r} is too long or too exact: use a duration such as 5s or 1.5h, at most 99999d")
     return total
 

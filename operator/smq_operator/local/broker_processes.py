@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 INCARNATION_VARIABLE, NAME_VARIABLE, LEADER_VARIABLE = "SMQ_INCARNATION", "SMQ_NAME", "SMQ_LEADER"
 JOURNAL_VARIABLE, DRAIN_VARIABLE = "SMQ_JOURNAL", "SMQ_DRAIN"
 # Short, because on one machine a leader that does not answer is most likely stopping too.
-LEADERLESS_TIMEOUT = "1.5"
+LEADERLESS_TIMEOUT_SECONDS = "1.5"
 INITIAL_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 5.0
 HEALTHY_AFTER_SECONDS = 10.0
@@ -360,7 +360,7 @@ def broker_command(memory: str, more: Sequence[str], wrapper: Sequence[str] = ()
         *wrapper,
         *(sys.executable, "-m", "smq_broker.main"),
         *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", memory),
-        *("--leader-timeout", LEADERLESS_TIMEOUT),
+        *("--leader-timeout", LEADERLESS_TIMEOUT_SECONDS),
         *more,
     ]
 

@@ -22,7 +22,7 @@ from smq_core.model.addresses import ALL_ADDRESSES, advertised_address, join_add
 from smq_core.model.units import UNLIMITED, parse_duration, size_text
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.merge_settings import MergeSettings
-from smq_storage.object_store.clients import DEFAULT_TIMEOUT
+from smq_storage.object_store.clients import DEFAULT_TIMEOUT_SECONDS
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.settings import (
     Duration,
@@ -68,7 +68,9 @@ class Settings(BaseSettings):
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")
-    filer_timeout: float = Field(DEFAULT_TIMEOUT, gt=0, description="seconds that one request to the filer may take")
+    filer_timeout: float = Field(
+        DEFAULT_TIMEOUT_SECONDS, gt=0, description="seconds that one request to the filer may take"
+    )
     cleanup_interval: Duration = duration_field(_CLEANUP.retention_interval_us, "how often retention runs")
     removed_files_grace: Duration = duration_field(
         _CLEANUP.removed_files_grace_us, "how long files stay after retention removed their segment"

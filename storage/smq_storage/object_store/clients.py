@@ -17,8 +17,8 @@ from smq_core.errors import InvalidRequest
 from smq_storage.object_store.credentials import has_role, key_of_environment
 from smq_storage.object_store.presigned_urls import SigningKey
 
-DEFAULT_TIMEOUT = 15.0
-CONNECT_TIMEOUT = 2.0
+DEFAULT_TIMEOUT_SECONDS = 15.0
+CONNECT_TIMEOUT_SECONDS = 2.0
 DEFAULT_REGION = "us-east-1"
 READ_RETRIES = 2
 
@@ -60,7 +60,7 @@ def client_options(url: str | None, timeout: float, proxy: str | None) -> Any:
     return {
         "allow_http": (url or "").startswith("http://"),
         "timeout": timedelta(seconds=timeout),
-        "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT, timeout)),
+        "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_SECONDS, timeout)),
         **_proxy_options(url, proxy),
     }
 

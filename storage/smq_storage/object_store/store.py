@@ -28,7 +28,7 @@ from smq_core.errors import (
 )
 from smq_storage.object_store.clients import (
     DEFAULT_REGION,
-    DEFAULT_TIMEOUT,
+    DEFAULT_TIMEOUT_SECONDS,
     S3Options,
     create_clients,
     endpoint_of_environment,
@@ -249,7 +249,7 @@ def open_store(
     access_key: str | None = None,
     secret_key: str | None = None,
     session_token: str | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
     proxy: str | None = None,
 ) -> Store:
     """Opens ``s3://bucket/prefix``, or ``memory://name`` (shared within the process; ``memory://`` is a new one).
@@ -291,7 +291,7 @@ class StoreSettings:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
     proxy: str | None = None
     """``http://host:port`` through which the store is reached; None for a direct connection."""
 
@@ -303,7 +303,7 @@ class StoreSettings:
         endpoint: str | None = None,
         region: str | None = None,
         key: SigningKey | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> StoreSettings:
         """What a person configured. The AWS_ variables say what endpoint and region are, if nobody else does."""
         return cls(

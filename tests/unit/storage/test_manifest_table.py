@@ -91,7 +91,7 @@ def test_the_crd_has_the_limits_and_patterns_of_the_parser(topic: dict[str, dict
     quoted = {p: p.replace("\\", "\\\\") for p in (units.SIZE_PATTERN, units.DURATION_PATTERN)}
     assert text.count(f"'^{quoted[units.SIZE_PATTERN]}$'") == 2
     assert text.count(f"'^{quoted[units.DURATION_PATTERN]}$'") == 2
-    assert text.count(f"self <= {units.MAX_SIZE} ") == 2
+    assert text.count(f"self <= {units.MAX_SIZE_BYTES} ") == 2
     for name in TYPE_NAMES:
         assert name in column["type"]["description"]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from smq_broker.memory.budgets import (
-    MAX_CREDIT,
+    MAX_CREDIT_BYTES,
     MIB,
-    MIN_CREDIT,
+    MIN_CREDIT_BYTES,
     OVERCOMMIT_RATIO,
     FollowerBudget,
     PrimaryBudget,
@@ -43,11 +43,11 @@ def test_credits_shrink_as_the_budget_is_used_up_and_only_the_smallest_go_beyond
     credits = []
     while (credit := budget.grant(f"s{len(credits)}")) is not None:
         credits.append(credit)
-    assert credits[0] == MAX_CREDIT
+    assert credits[0] == MAX_CREDIT_BYTES
     assert credits == sorted(credits, reverse=True)
-    assert credits[-1] == MIN_CREDIT
-    assert sum(credits) <= 400 * MIB * OVERCOMMIT_RATIO < sum(credits) + MIN_CREDIT
-    within = [c for c in credits if c > MIN_CREDIT]
+    assert credits[-1] == MIN_CREDIT_BYTES
+    assert sum(credits) <= 400 * MIB * OVERCOMMIT_RATIO < sum(credits) + MIN_CREDIT_BYTES
+    within = [c for c in credits if c > MIN_CREDIT_BYTES]
     assert sum(within) <= 400 * MIB
 
 
