@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, Unavailable
 from smq_core.model.entities import SECOND, Layout, Micros
+from smq_core.model.interval_set import IntervalSet, contains
 from smq_core.model.names import check_name
 
 # Of one topic.
@@ -53,7 +54,10 @@ class AtomicFile:
 
 @dataclass(frozen=True, slots=True)
 class LayoutMark:
-    """Which segments the rows of a publish may be in: those of the layout at the commit, and all that came later."""
+    """Which segments the rows of a publish may be in: those of the layout at the commit, and all that came later.
+
+    A layout from before the commit will do: then the mark also has segments that were sealed before the commit.
+    """
 
     version: int
     segments: tuple[int, ...]
@@ -67,6 +71,10 @@ class LayoutMark:
     def has(self, number: int) -> bool:
         """Whether the segment of this number may have rows of the publish."""
         return number >= self.next_number or number in self.segments
+
+    def has_any(self, numbers: IntervalSet) -> bool:
+        """Whether any segment with one of these numbers may have rows of the publish."""
+        return any(stop > self.next_number for _, stop in numbers) or any(contains(numbers, it) for it in self.segments)
 
 
 @dataclass(frozen=True, slots=True)

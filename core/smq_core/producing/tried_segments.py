@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from smq_core.model.atomic_publish import AppState, LayoutMark
 from smq_core.model.entities import Layout, Phase, Producers, SealedSegment, Segment
-from smq_core.model.interval_set import EMPTY, IntervalSet, contains
 from smq_core.producing.roll_forward import TriedSegment
 
 
@@ -29,22 +28,15 @@ class TriedSegments:
         return [*sealed, *(TriedSegment(n, it.range) for n, it in self.living.items())]
 
 
-def find_tried_segments(
-    mark: LayoutMark, layout: Layout, entries: Iterable[SealedSegment], removed: IntervalSet = EMPTY
-) -> TriedSegments | None:
-    """None if layout and index were read at times that do not fit together: then a segment is in neither.
+def find_tried_segments(mark: LayoutMark, layout: Layout, entries: Iterable[SealedSegment]) -> TriedSegments:
+    """``entries`` are those of an index that is not older than the layout: it has every segment that has left it.
 
-    Retention removes nothing while a publish is unfinished. So what is in ``removed`` was sealed before the commit, if
-    the publish was still unfinished after the index was read.
+    Retention removes nothing while a publish is unfinished. So a segment that it has removed was sealed before the
+    commit, if the publish was still unfinished after the index was read. It may have any number, because the mark may
+    be of a layout from before the commit.
     """
     sealed = {it.number: it for it in entries if mark.has(it.number)}
     living = {it.number: it for it in layout.segments if mark.has(it.number) and it.number not in sealed}
-    stop = max(layout.next_number, *(number + 1 for number in sealed), mark.next_number)
-    expected = {*mark.segments, *range(mark.next_number, stop)}
-    known = sealed.keys() | living.keys()
-    before_commit = {number for number in expected if number < mark.next_number and contains(removed, number)}
-    if expected - known - before_commit:
-        return None
     return TriedSegments(sealed, living)
 
 

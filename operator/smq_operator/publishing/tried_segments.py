@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from smq_core.errors import StoreUnavailable, Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicPublish
 from smq_core.model.entities import Layout, SealedSegment, Topic
-from smq_core.model.interval_set import contains
 from smq_core.producing.tried_segments import TriedSegments, find_tried_segments, last_sequence
+from smq_core.reading.segment_dag import index_is_stale
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.catalog.atomic_publishes import read_newest_publishes, read_publishes
 from smq_storage.chunks.chain import ChunkChain
@@ -43,14 +43,15 @@ def read_tried_segments(
         raise Unavailable(f"{topic.name} has no layout any more")
     # The layout first: a segment that has left it is in the index already.
     index = sealed_index.load(store, topic.name, topic.uid)
-    tried = find_tried_segments(publish.layout, found[0], index.entries, index.removed)
-    if tried is None:
+    # By their links: the numbers have gaps after a layout was rebuilt.
+    if index_is_stale(found[0], index.entries, index.removed):
         raise Unavailable(f"layout and index of {topic.name} do not fit together yet: try again")
+    tried = find_tried_segments(publish.layout, found[0], index.entries)
     for number, entry in tried.sealed.items():
         if number not in known:
             known[number] = _last_sequence(store, topic, entry, app)
     # After the index: what it lacks while the publish is unfinished was sealed before the commit.
-    if any(contains(index.removed, number) for number in publish.layout.segments):
+    if publish.layout.has_any(index.removed):
         document = read_newest_publishes(store, topic.name, topic.uid, retry_policy)
         if document is None:
             raise Unavailable(f"the publishes of {topic.name} are being changed: try again")

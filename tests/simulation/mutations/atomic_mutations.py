@@ -56,8 +56,8 @@ def look_only_at_segments_that_are_there_now(patch: Patch) -> None:
     """Rows may be in every segment that the layout has had since the commit."""
     original = tried_segments.find_tried_segments
 
-    def find_tried_segments(mark: LayoutMark, layout: Any, entries: Any, removed: Any = ()) -> Any:
-        return original(LayoutMark.of(layout), layout, entries, removed)
+    def find_tried_segments(mark: LayoutMark, layout: Any, entries: Any) -> Any:
+        return original(LayoutMark.of(layout), layout, entries)
 
     patch.setattr(operator_reads, "find_tried_segments", find_tried_segments)
 

@@ -9,17 +9,18 @@ import pytest
 
 from smq_core.errors import StoreUnavailable, Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicFile, LayoutMark, claim_app, commit_version, complete_version
-from smq_core.model.entities import ChunkInfo, RemovedSegment, Topic
+from smq_core.model.entities import ChunkInfo, Layout, RemovedSegment, Topic
 from smq_operator.publishing.tried_segments import last_sequence_before_forgotten, read_tried_segments
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.atomic_publishes import change_publishes
+from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoredObject, open_store
 from support.data.sealed_topic import END, ROWS, make_topic, segment_name
 
 RETRY = RetryPolicy(5.0)
-SEALED, OPEN = 0, 1
+SEALED, OPEN, LATER = 0, 1, 1002
 
 
 class CommittedPublish:
@@ -46,6 +47,11 @@ class CommittedPublish:
         removal = RemovedSegment(name=segment_name(SEALED), number=0, end=END, removed_at=1)
         sealed_index.remove(self.store, self.topic.name, self.topic.uid, [removal], RETRY)
 
+    def layout(self) -> tuple[Layout, str]:
+        found = read_layout(self.store, self.topic.name, self.topic.uid)
+        assert found is not None
+        return found
+
     def read(self, store: Store | None = None):
         assert self.app.unfinished is not None
         return read_tried_segments(store or self.store, self.topic, self.app, self.app.unfinished, {}, RETRY)
@@ -68,8 +74,9 @@ def test_a_completed_publish_is_not_written_again_after_retention() -> None:
     assert publish.read() is None
 
 
-def test_an_answer_of_before_the_completion_is_not_believed_after_retention() -> None:
-    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+@pytest.mark.parametrize("mark", [LayoutMark(1, (SEALED,), 1), LayoutMark(1, (), SEALED)])
+def test_an_answer_of_before_the_completion_is_not_believed_after_retention(mark: LayoutMark) -> None:
+    publish = CommittedPublish(mark)
     document = paths.publishes(publish.topic.name, publish.topic.uid)
     before = publish.store.get(document)
     publish.complete()
@@ -106,9 +113,32 @@ def test_a_segment_with_forgotten_producers_is_checked_up_to_the_end_of_its_file
         last_sequence_before_forgotten(store, topic, app, segment_name(SEALED), END + 1)
 
 
-def test_a_removed_segment_that_is_younger_than_the_commit_had_rows() -> None:
+def test_a_publish_does_not_wait_for_a_segment_that_was_removed_between_its_mark_and_its_commit() -> None:
+    """The commit may read a layout that is a moment old. Retention removed nothing since, as the publish shows."""
     publish = CommittedPublish(LayoutMark(1, (), SEALED))
     publish.remove()
+    found = publish.read()
+    assert found.tried.sealed == {} and found.tried.writable.keys() == {OPEN}
+
+
+def test_a_publish_does_not_wait_for_numbers_that_no_segment_has() -> None:
+    """A layout that was rebuilt leaves some out."""
+    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+    layout, etag = publish.layout()
+    (last,) = layout.segments
+    new = replace(last, name=segment_name(LATER), number=LATER)
+    put_layout(publish.store, replace(layout, segments=(new,), next_number=LATER + 1, writer="rebuilt"), etag)
+    found = publish.read()
+    assert found.tried.sealed.keys() == {SEALED} and found.tried.writable.keys() == {LATER}
+
+
+def test_nothing_is_written_while_a_segment_is_in_neither_layout_nor_index() -> None:
+    """An index that is older than the layout lacks a segment that may have rows."""
+    publish = CommittedPublish(LayoutMark(1, (SEALED, OPEN), 2))
+    layout, etag = publish.layout()
+    (last,) = layout.segments
+    new = replace(last, name=segment_name(LATER), number=LATER, predecessors=(last.name,))
+    put_layout(publish.store, replace(layout, segments=(new,), next_number=LATER + 1, writer="later"), etag)
     with pytest.raises(Unavailable, match="fit together"):
         publish.read()
 
