@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -32,7 +33,7 @@ class DemoDisplay:
         self._console = console
         self._progress: list[tuple[str, Callable[[], int], Callable[[], int]]] = []
         self._timeline = Timeline()
-        self._shown = 0
+        self._shown = datetime.fromtimestamp(0, UTC)
         self._rates = SegmentRates()
         self._began = time.monotonic()
         self._said: list[Text] = []

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
         BrokerInfo,
         Condition,
         DecisionInfo,
+        GroupInfo,
+        GroupReset,
+        GroupSegment,
         PinInfo,
         ProblemInfo,
         RecoveredTopic,
@@ -63,7 +66,6 @@ if TYPE_CHECKING:
         StagedFile,
         TableReceipt,
     )
-    from smq.group_info import GroupInfo, GroupReset, GroupSegment
     from smq.producer import Producer
     from smq.topics_consumer import TopicsConsumer
     from smq_core.errors import (
@@ -162,6 +164,9 @@ _MODULES_OF_NAMES = {
         "BrokerInfo",
         "Condition",
         "DecisionInfo",
+        "GroupInfo",
+        "GroupReset",
+        "GroupSegment",
         "PinInfo",
         "ProblemInfo",
         "RecoveredTopic",
@@ -189,7 +194,6 @@ _MODULES_OF_NAMES = {
         "StagedFile",
         "TableReceipt",
     ),
-    "smq.group_info": ("GroupInfo", "GroupReset", "GroupSegment"),
     "smq.producer": ("Producer",),
     "smq_core.model.loss": ("Loss",),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from smq.cli.output.formatting import age
@@ -32,14 +33,18 @@ def present(brokers: Iterable[BrokerInfo]) -> list[BrokerInfo]:
 def by_name(brokers: Iterable[BrokerInfo]) -> dict[str, list[BrokerInfo]]:
     """The processes of each broker: the present one first, then former ones, the newest first."""
     found: dict[str, list[BrokerInfo]] = {}
-    for broker in sorted(brokers, key=lambda b: (b.name, b.state in FORMER, b.state == "ended", -b.ended_at)):
+    for broker in sorted(brokers, key=lambda b: (b.name, b.state in FORMER, b.state == "ended", -_ended_at(b))):
         found.setdefault(broker.name, []).append(broker)
     return found
 
 
-def last_end(processes: Iterable[BrokerInfo], now: int) -> str:
+def _ended_at(broker: BrokerInfo) -> float:
+    return broker.ended_at.timestamp() if broker.ended_at is not None else 0.0
+
+
+def last_end(processes: Iterable[BrokerInfo], now: datetime) -> str:
     """Why the last process of a broker ended, and how long ago; a dash if none has ended that the leader knows."""
-    newest = max((b for b in processes if b.ended), key=lambda b: b.ended_at, default=None)
+    newest = max((b for b in processes if b.ended), key=_ended_at, default=None)
     return "–" if newest is None else f"{newest.ended}, {age(newest.ended_at, now)} ago"
 
 

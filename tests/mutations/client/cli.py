@@ -35,7 +35,7 @@ MUTATIONS = (
     Mutation(
         "end_a_trim_after_one_pass",
         "A trim of many segments is repeated until the leader has no more.",
-        "client/smq/admin.py",
+        "client/smq/admin/admin.py",
         "            if not reply.more:\n                return TrimmedTopic(",
         "            if True:\n                return TrimmedTopic(",
         ("tests/unit/client/test_trim_topic.py::test_a_trim_goes_on_while_the_leader_says_that_there_is_more",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from smq.cli.broker_states import explanations, present
 from smq.cli.commands import brokers as command
 
 
-def broker(name: str, state: str, ended: str = "", ended_at: int = 0) -> BrokerInfo:
+def broker(name: str, state: str, ended: str = "", ended_at: int | None = None) -> BrokerInfo:
     return BrokerInfo(
         name=name,
         incarnation=f"{name}-{state}",
@@ -23,7 +24,7 @@ def broker(name: str, state: str, ended: str = "", ended_at: int = 0) -> BrokerI
         memory_limit=1 << 30,
         segments=(),
         ended=ended,
-        ended_at=ended_at,
+        ended_at=None if ended_at is None else datetime.fromtimestamp(ended_at, UTC),
     )
 
 

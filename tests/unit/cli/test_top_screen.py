@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from rich.console import Console
 
@@ -35,8 +36,8 @@ def segment(start: int, stop: int, number: int, phase: str, *brokers: str) -> Se
         successors=(),
         opened_because="Split",
         sealed_because="",
-        opened_at=0,
-        sealed_at=0,
+        opened_at=None,
+        sealed_at=None,
         end=None,
         bytes=0,
         lost=None,
@@ -114,7 +115,13 @@ def snapshot(at: float, messages: int, extra: tuple[SegmentInfo, ...] = ()) -> C
         ),
     )
     decisions = tuple(
-        DecisionInfo(at=i * 1_000_000, topic="default/f", action="split", segments=("f-0-1024-0",), reason=f"why {i}")
+        DecisionInfo(
+            at=datetime.fromtimestamp(i, UTC),
+            topic="default/f",
+            action="split",
+            segments=("f-0-1024-0",),
+            reason=f"why {i}",
+        )
         for i in range(9)
     )
     return ClusterSnapshot(at=at, topics=(topic,), brokers=brokers, decisions=decisions)

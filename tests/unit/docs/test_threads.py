@@ -145,9 +145,9 @@ def thread_names() -> set[str]:
             elif function == "ThreadPoolExecutor":
                 assert "thread_name_prefix" in given or len(call.args) > 1, f"no name: {ast.unparse(call)}"
                 found.add(_pattern(given["thread_name_prefix"] if "thread_name_prefix" in given else call.args[1]))
-            elif function == "Task" and call.args:
-                kind, has_subject = ast.literal_eval(call.args[0]), len(call.args) > 2
-                found.add(f"{kind}-…" if has_subject else kind)
+            elif function == "Task" and "kind" in given:
+                kind = ast.literal_eval(given["kind"])
+                found.add(f"{kind}-…" if "subject" in given else kind)
     return found - {""}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,7 +35,7 @@ def list_brokers(
         brokers, problems = connected.admin().brokers(), connected.admin().problems()
     processes = by_name(brokers)
     shown = [b for found in processes.values() for b in (found if former else found[:1])]
-    now = time.time_ns() // 1000
+    now = datetime.now(UTC)
     print_list(
         output,
         brokers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -248,7 +249,7 @@ def _print_decisions(cluster: DevCluster, stopping: _StopRequest) -> None:
     """Prints the leader's decisions until a process ends, or a stop is requested. Raises CommandFailed."""
     import smq
 
-    last = time.time_ns() // 1000
+    last = datetime.now(UTC)
     with smq.connect(cluster.address, timeout=2.0) as client:
         while not stopping.requested:
             time.sleep(0.5)

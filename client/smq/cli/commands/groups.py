@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +41,7 @@ def list_groups(
         # A topic without segments is not created yet, because the filer does not answer. It has no groups.
         topics = [admin.topic(topic)] if topic else [it for it in admin.topics() if it.segments]
         found = [(t.name, group) for t in topics for group in admin.groups(t.name)]
-    now = time.time_ns() // 1000
+    now = datetime.now(UTC)
     print_list(
         output,
         [{"topic": name, "group": group} for name, group in found],
@@ -73,7 +73,7 @@ def describe(topic: TopicName, group: GroupName, output: OutputOption = Output.T
         found = admin.group(topic, group)
     if print_value(output, {"topic": name, "group": found}):
         return
-    now = time.time_ns() // 1000
+    now = datetime.now(UTC)
     details = {
         "Name": found.name,
         "Topic": formatting.topic(name),
@@ -242,8 +242,8 @@ def _lag(group: GroupInfo) -> str:
 def _oldest(group: GroupInfo) -> str:
     if not group.lag or group.lag_seconds is None:
         return "–"
-    return formatting.age(0, round(group.lag_seconds * 1e6))
+    return formatting.span(group.lag_seconds)
 
 
-def _ago(at: int, now: int) -> str:
+def _ago(at: datetime | None, now: datetime) -> str:
     return f"{formatting.age(at, now)} ago" if at else "–"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,7 +43,7 @@ def list_segments(
         admin = connected.admin()
         segments = admin.segments(topic, all=all_)
         ends = admin.topic(topic).ends
-    now = time.time_ns() // 1000
+    now = datetime.now(UTC)
     print_list(
         output,
         segments,

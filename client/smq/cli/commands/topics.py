@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,7 +93,7 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
             [(c.type, c.status, c.reason, c.message) for c in found.conditions],
         )
     _print_heading("Segments")
-    now = time.time_ns() // 1000
+    now = datetime.now(UTC)
     print_table(
         ["NAME", "RANGE", "PHASE", "BROKERS", "OFFSETS", "OPENED", "AGE"],
         [
@@ -131,8 +131,10 @@ def pins(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
             (
                 pin.id,
                 pin.owner or Text("unreadable", style="yellow"),
-                formatting.age(0, pin.age),
-                formatting.age(0, pin.expires_in) if pin.expires_in > 0 else Text("expired", style="yellow"),
+                formatting.span(pin.age_seconds),
+                formatting.span(pin.expires_in_seconds)
+                if pin.expires_in_seconds > 0
+                else Text("expired", style="yellow"),
             )
             for pin in found
         ],

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from smq_core.model.units import format_scaled, format_size
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECIMAL = ("", "k", "M", "G")
 
 
@@ -20,25 +19,28 @@ def rate(messages: float, nbytes: float) -> str:
     return f"{count(messages)}/s  {format_size(nbytes)}/s" if messages or nbytes else "–"
 
 
-def age(since: int, now: int) -> str:
-    """The time from ``since`` to ``now`` (both microseconds), in the unit that fits: ``45s``, ``12m``, ``9d``."""
-    seconds = max(0, now - since) // 1_000_000
+def age(since: datetime | None, now: datetime) -> str:
+    """The time from ``since`` to ``now``; a dash if it is not known."""
+    return "–" if since is None else span((now - since).total_seconds())
+
+
+def span(exact_seconds: float) -> str:
+    """A time in the unit that fits: ``45s``, ``12m``, ``9d``."""
+    seconds = max(0, int(exact_seconds))
     for limit, unit in ((120, 1), (7200, 60), (172_800, 3600)):
         if seconds < limit:
             return f"{seconds // unit}{ {1: 's', 60: 'm', 3600: 'h'}[unit] }"
     return f"{seconds // 86_400}d"
 
 
-def clock(at: int) -> str:
-    """The local time of day of a time in microseconds."""
-    return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%H:%M:%S")
+def clock(at: datetime) -> str:
+    """The local time of day."""
+    return at.astimezone().strftime("%H:%M:%S")
 
 
-def iso(at: int | datetime) -> str:
-    """A time (or microseconds since 1970) as RFC 3339, to the microsecond; in UTC, unless it has no zone."""
-    when = _EPOCH + timedelta(microseconds=at) if isinstance(at, int) else at
-    if when.tzinfo is not None:
-        when = when.astimezone(UTC)
+def iso(at: datetime) -> str:
+    """A time as RFC 3339, to the microsecond; in UTC, unless it has no zone."""
+    when = at.astimezone(UTC) if at.tzinfo is not None else at
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

@@ -125,14 +125,8 @@ def print_json(value: Any) -> None:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain_field(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     return iso(value) if isinstance(value, datetime) else str(value)
-
-
-def _plain_field(name: str, value: Any) -> Any:
-    """Times that the admin API has as microseconds are text, as all times in JSON, or null if they are not known."""
-    is_time = name == "at" or name.endswith("_at")
-    return (iso(value) if value else None) if is_time and isinstance(value, int) else value
 
 
 _PHASES = {"open": "green", "pending": "cyan", "sealing": "yellow", "sealed": "dim"}

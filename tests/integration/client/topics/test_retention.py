@@ -107,7 +107,7 @@ def test_a_pinned_read_reads_what_retention_removed_and_the_pin_is_shown(
         assert shown.lines[1].split()[:3] == [read.pin_id, "job", "1"]
         (pin,) = client.admin().pins(topic)
         assert (pin.id, pin.owner, pin.problem) == (read.pin_id, "job 1", "")
-        assert 0 <= pin.age < LIFETIME and 0 < pin.expires_in <= LIFETIME
+        assert 0 <= pin.age_seconds < LIFETIME / 1e6 and 0 < pin.expires_in_seconds <= LIFETIME / 1e6
         assert client.admin().pins(other) == []
     eventually(lambda: segment.name not in segments_with_files(store, made), what="the pin was released")
     with pytest.raises(smq.UnknownTopic):

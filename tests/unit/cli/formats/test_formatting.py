@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -26,7 +26,12 @@ def test_counts(number: float, text: str) -> None:
     ("seconds", "text"), [(0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (172_800, "2d"), (-5, "0s")]
 )
 def test_ages(seconds: int, text: str) -> None:
-    assert formatting.age(1_000_000, 1_000_000 + seconds * 1_000_000) == text
+    since = datetime(2023, 11, 14, tzinfo=UTC)
+    assert formatting.age(since, since + timedelta(seconds=seconds)) == text
+
+
+def test_an_unknown_age_is_a_dash() -> None:
+    assert formatting.age(None, datetime.now(UTC)) == "–"
 
 
 def test_nothing_flowing_is_a_dash() -> None:
@@ -40,7 +45,6 @@ def test_the_default_namespace_is_not_typed() -> None:
 
 
 def test_times_are_shown_in_utc() -> None:
-    assert formatting.iso(1_700_000_000_123_456) == "2023-11-14T22:13:20.123456Z"
     in_berlin = datetime(2023, 11, 14, 23, 13, 20, tzinfo=timezone(timedelta(hours=1)))
-    assert formatting.iso(in_berlin) == formatting.iso(1_700_000_000_000_000) == "2023-11-14T22:13:20.000000Z"
+    assert formatting.iso(in_berlin) == "2023-11-14T22:13:20.000000Z"
     assert formatting.iso(datetime(2023, 11, 14)) == "2023-11-14T00:00:00.000000", "it has no zone"

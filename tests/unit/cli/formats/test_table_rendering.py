@@ -66,15 +66,16 @@ def test_a_list_is_printed_whole_as_json_and_yaml(capsys: pytest.CaptureFixture[
 @dataclass
 class Timed:
     name: str
-    opened_at: int
-    sealed_at: int
-    at: int
+    opened_at: datetime
+    sealed_at: datetime | None
+    at: datetime
     appended_min: datetime | None
     format: int = 5
 
 
 def test_every_time_in_json_and_yaml_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
-    timed = Timed("a", 1_700_000_000_000_001, 0, 1_700_000_000_000_000, datetime(2024, 1, 1, tzinfo=UTC))
+    at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    timed = Timed("a", at.replace(microsecond=1), None, at, datetime(2024, 1, 1, tzinfo=UTC))
     expected = {
         "name": "a",
         "opened_at": "2023-11-14T22:13:20.000001Z",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from smq.admin.times import time_of
 from smq_proto.v1 import groups_pb2
 
 
@@ -34,7 +36,7 @@ class GroupInfo:
     ``lag`` is the number of messages that the group has not committed, ``lag_seconds`` about the age of the oldest of
     them; both are None if they are not known. They are as of the brokers' last reports, which come each second.
     ``segments`` has those that it has not read to their ends, the oldest first. ``committed_at`` and ``last_active_at``
-    (when it last had a member) are in microseconds; 0 if that is unknown, or it has members now.
+    (when it last had a member) are None if that is unknown; the second one also if it has members now.
     """
 
     name: str
@@ -45,8 +47,8 @@ class GroupInfo:
     lag: int | None = None
     lag_seconds: float | None = None
     segments: tuple[GroupSegment, ...] = ()
-    committed_at: int = 0
-    last_active_at: int = 0
+    committed_at: datetime | None = None
+    last_active_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,6 @@ def group_info(g: groups_pb2.GroupList.Group) -> GroupInfo:
             )
             for s in g.segments
         ),
-        committed_at=g.committed_at,
-        last_active_at=g.last_active_at,
+        committed_at=time_of(g.committed_at),
+        last_active_at=time_of(g.last_active_at),
     )

@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from smq.group_info import GroupInfo, GroupReset, group_info
+from smq.admin.brokers import BrokerInfo, DecisionInfo, PinInfo, broker_info, decision_info, pin_info
+from smq.admin.groups import GroupInfo, GroupReset, group_info
+from smq.admin.topics import (
+    AlteredTopic,
+    AppliedTopic,
+    ProblemInfo,
+    RecoveredTopic,
+    SegmentInfo,
+    TopicInfo,
+    TopicSetting,
+    TrimmedSegment,
+    TrimmedTopic,
+    segment_info,
+    topic_changes,
+    topic_info,
+)
 from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
-from smq_core.model.loss import Loss
 from smq_proto.enums import (
     APPLY_RESULT,
-    BROKER_STATE,
-    DURABILITY,
-    PHASE,
-    REASON,
-    REPLICA_STATE,
     SEGMENT_ACTION,
 )
 from smq_proto.v1 import admin_pb2, groups_pb2, topics_pb2
@@ -28,235 +36,6 @@ from smq_proto.v1 import data_pb2 as pb
 if TYPE_CHECKING:
     from smq.transport.leader_client import LeaderClient
     from smq.transport.topic_view import TopicView
-
-
-@dataclass(frozen=True, slots=True)
-class TopicChange:
-    """One change of a topic's settings or columns, as text: ``retention.age: 7d (default) → 3d``.
-
-    ``risk`` says what is lost by it; it is empty if nothing is.
-    """
-
-    text: str
-    risk: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text}: {self.risk}" if self.risk else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSetting:
-    """One field of a topic's spec. ``field`` is its path in the manifest, such as ``retention.age``."""
-
-    field: str
-    value: str
-    is_default: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedTopic:
-    """The result of applying a manifest: created, configured or unchanged; with ``preview``, what it would be.
-
-    ``before`` (empty for a new topic) and ``after`` are the topic's manifest with every field.
-    """
-
-    topic: str
-    result: str
-    changes: tuple[TopicChange, ...] = ()
-    before: str = ""
-    after: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlteredTopic:
-    """The result of a change of a topic, or a preview of it. ``changes`` has an entry for each setting and column."""
-
-    topic: str
-    result: str
-    """``configured``, ``unchanged`` or ``preview``"""
-    schema_version: int
-    schema: tuple[tuple[str, str, bool], ...]
-    """(name, type, nullable) of each column of that version"""
-    changes: tuple[TopicChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveredTopic:
-    """What a recovery found, which documents it has written (or would write), and what nobody knows, as texts."""
-
-    found: tuple[str, ...]
-    writes: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TrimmedSegment:
-    """A segment that a trim removed, or would. ``unread`` has the groups that skip messages: ``{group: offset}``."""
-
-    name: str
-    messages: int
-    bytes: int
-    unread: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TrimmedTopic:
-    """What a trim removed, or would. ``kept``: segments that stay although they may have older messages, and why."""
-
-    removed: tuple[TrimmedSegment, ...]
-    kept: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition of a topic, such as Ready, HotPartition or SealBlocked.
-
-    ``status`` is ``True``, ``False`` or ``Unknown``, as a string like in Kubernetes.
-    """
-
-    type: str
-    status: str
-    reason: str
-    message: str
-
-    @property
-    def is_true(self) -> bool:
-        return self.status == "True"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentInfo:
-    """One segment, living or sealed. Times are in microseconds; ``end`` is None until it is sealed.
-
-    ``brokers`` are the names of its replicas, the primary first. ``lost`` are the acked messages that it has
-    lost, or may have lost.
-    """
-
-    name: str
-    number: int
-    start: int
-    stop: int
-    phase: str
-    durability: str
-    brokers: tuple[str, ...]
-    predecessors: tuple[str, ...]
-    successors: tuple[str, ...]
-    opened_because: str
-    sealed_because: str
-    opened_at: int
-    sealed_at: int
-    end: int | None
-    bytes: int
-    lost: Loss | None = None
-    schema_version: int = 0
-    """of all messages in it; older than the topic's while a change of the schema has not come to this segment"""
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemInfo:
-    """What is wrong at ``where``: a manifest, a document in the filer, or a task of the leader."""
-
-    where: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    """One topic with its living segments. Rates are the leader's measurements."""
-
-    name: str
-    uid: str
-    partitions: int
-    key: str
-    schema: tuple[tuple[str, str, bool], ...]
-    """(name, type, nullable) of each column; empty without a schema"""
-    durability: str
-    segments: tuple[SegmentInfo, ...]
-    sealed_segments: int
-    messages_per_second: float
-    bytes_per_second: float
-    conditions: tuple[Condition, ...]
-    layout_version: int
-    paused: bool = False
-    """whether autoscaling is paused"""
-    schema_version: int = 0
-    """counts the changes of the schema, from 0"""
-    messages: int | None = None
-    """how many the topic holds; None while the end of a segment is unknown"""
-    ends: Mapping[str, int] = field(default_factory=dict)
-    """the offset after the last readable message of each living segment, as the leader knows it"""
-
-    @property
-    def ready(self) -> bool:
-        """The status of the leader's Ready condition; without one, whether there are segments."""
-        for condition in self.conditions:
-            if condition.type == "Ready":
-                return condition.is_true
-        return bool(self.segments)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentLoad:
-    """One segment as one of its replicas reports it. Counters start when it opens there."""
-
-    topic: str
-    segment: str
-    primary: bool
-    state: str
-    end: int
-    watermark: int
-    chain_end: int
-    tail_bytes: int
-    messages: int
-    bytes: int
-    batches: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerInfo:
-    """One broker process. ``state`` is alive, draining or suspect (it does not answer), or one of a former process.
-
-    Those are ended (its journal may come back), recovered (the present process of that name has its journal) and gone
-    (process and journal have ended).
-    """
-
-    name: str
-    incarnation: str
-    address: str
-    state: str
-    tail_bytes: int
-    memory_limit: int
-    segments: tuple[SegmentLoad, ...]
-    ended: str = ""
-    """Why the process has ended, such as ``process 4711 ended (SIGKILL)``; empty while it may run."""
-    ended_at: int = 0
-    """When the leader learned that, in microseconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinInfo:
-    """One pin of a reader, which keeps files of removed segments. Times are in microseconds, by the filer's clock.
-
-    ``expires_in`` is the time until it protects nothing unless it is renewed, 0 or less if that is over. ``problem``
-    says why it cannot be read; then it keeps all files of the topic until it is too old.
-    """
-
-    id: str
-    owner: str
-    age: int
-    expires_in: int
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionInfo:
-    """One decision of the leader, with its reason. ``at`` is in microseconds."""
-
-    at: int
-    topic: str
-    action: str
-    segments: tuple[str, ...]
-    reason: str
 
 
 class Admin:
@@ -286,7 +65,7 @@ class Admin:
         return AppliedTopic(
             topic=reply.topic,
             result=APPLY_RESULT.shown(reply.result),
-            changes=_changes(reply.changes),
+            changes=topic_changes(reply.changes),
             before=reply.before,
             after=reply.after,
         )
@@ -345,7 +124,7 @@ class Admin:
             ),
         )
         schema = schema_from_pb(reply.schema)
-        made = _changes(reply.changes)
+        made = topic_changes(reply.changes)
         done = "configured" if made else "unchanged"
         return AlteredTopic(
             topic=before.name,
@@ -369,7 +148,7 @@ class Admin:
 
     def topics(self) -> list[TopicInfo]:
         """All topics with their living segments."""
-        return [_topic_info(t) for t in self._leader.admin.ListTopics(admin_pb2.ListTopicsRequest()).topics]
+        return [topic_info(t) for t in self._leader.admin.ListTopics(admin_pb2.ListTopicsRequest()).topics]
 
     def problems(self) -> list[ProblemInfo]:
         """What is wrong beside the topics' own conditions: invalid manifests, unreadable documents, failing tasks."""
@@ -389,16 +168,16 @@ class Admin:
         """The living segments, by range; with ``all`` the sealed ones too: the whole DAG, oldest first."""
         name = self._topic(topic)
         layout = self._leader.topics.Locate(pb.LocateRequest(topic=name)).layout
-        living = [_segment_info(s) for s in layout.segments]
+        living = [segment_info(s) for s in layout.segments]
         if not all:
             return sorted(living, key=lambda s: (s.start, s.number))
         history = self._leader.topics.History(topics_pb2.HistoryRequest(topic=name)).segments
-        both = {s.name: s for s in living} | {s.name: _segment_info(s) for s in history}
+        both = {s.name: s for s in living} | {s.name: segment_info(s) for s in history}
         return sorted(both.values(), key=lambda s: s.number)
 
     def brokers(self) -> list[BrokerInfo]:
         """The brokers that the leader knows, with the load that they reported last."""
-        return [_broker_info(b) for b in self._leader.admin.ListBrokers(admin_pb2.ListBrokersRequest()).brokers]
+        return [broker_info(b) for b in self._leader.admin.ListBrokers(admin_pb2.ListBrokersRequest()).brokers]
 
     def groups(self, topic: str) -> list[GroupInfo]:
         """The consumer groups of a topic, with their lag, whether they have members or not."""
@@ -462,17 +241,12 @@ class Admin:
     def pins(self, topic: str) -> list[PinInfo]:
         """The pins of readers of a topic, the oldest first."""
         reply = self._leader.admin.ListPins(admin_pb2.ListPinsRequest(topic=self._topic(topic)))
-        return [
-            PinInfo(id=p.id, owner=p.owner, age=p.age, expires_in=p.expires_in, problem=p.problem) for p in reply.pins
-        ]
+        return [pin_info(p) for p in reply.pins]
 
     def decisions(self) -> list[DecisionInfo]:
         """The leader's last decisions, oldest first."""
         reply = self._leader.admin.ListDecisions(admin_pb2.ListDecisionsRequest())
-        return [
-            DecisionInfo(at=d.at, topic=d.topic, action=d.action, segments=tuple(d.segments), reason=d.reason)
-            for d in reply.decisions
-        ]
+        return [decision_info(d) for d in reply.decisions]
 
     def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
         """Requests a split at the given partitions (strictly inside the range), or in the middle if none is given.
@@ -576,79 +350,3 @@ class Admin:
 
     def _topic(self, topic: str) -> str:
         return full_topic_name(topic, self._namespace)
-
-
-def _changes(changes: Iterable[admin_pb2.TopicChange]) -> tuple[TopicChange, ...]:
-    return tuple(TopicChange(change.text, change.risk) for change in changes)
-
-
-def _segment_info(s: pb.Segment) -> SegmentInfo:
-    return SegmentInfo(
-        name=s.name,
-        number=s.number,
-        start=s.start,
-        stop=s.stop,
-        phase=PHASE.shown(s.phase),
-        durability=DURABILITY.shown(s.durability),
-        brokers=tuple(r.broker for r in s.replicas),
-        predecessors=tuple(s.predecessors),
-        successors=tuple(s.successors),
-        opened_because=REASON.shown(s.opened_because),
-        sealed_because=REASON.shown(s.sealed_because),
-        opened_at=s.opened_at,
-        sealed_at=s.sealed_at,
-        end=s.end if s.HasField("end") else None,
-        bytes=s.bytes,
-        lost=Loss(s.lost.start, s.lost.stop, s.lost.at_least) if s.HasField("lost") else None,
-        schema_version=s.schema_version,
-    )
-
-
-def _topic_info(t: admin_pb2.TopicList.Topic) -> TopicInfo:
-    return TopicInfo(
-        name=t.info.name,
-        uid=t.info.uid,
-        partitions=t.info.partitions,
-        key=t.info.key,
-        schema=tuple((c.name, c.type, c.nullable) for c in t.info.schema),
-        durability=DURABILITY.shown(t.info.durability),
-        segments=tuple(sorted((_segment_info(s) for s in t.layout.segments), key=lambda s: (s.start, s.number))),
-        sealed_segments=t.sealed_segments,
-        messages_per_second=t.messages_per_second,
-        bytes_per_second=t.bytes_per_second,
-        conditions=tuple(Condition(c.type, c.status, c.reason, c.message) for c in t.conditions),
-        layout_version=t.layout.version,
-        paused=t.paused,
-        schema_version=t.info.schema_version,
-        messages=t.messages if t.HasField("messages") else None,
-        ends=dict(t.ends),
-    )
-
-
-def _broker_info(b: admin_pb2.BrokerList.Broker) -> BrokerInfo:
-    return BrokerInfo(
-        name=b.name,
-        incarnation=b.incarnation,
-        address=b.address,
-        state=BROKER_STATE.shown(b.state),
-        tail_bytes=b.status.tail_bytes,
-        memory_limit=b.status.memory_limit,
-        segments=tuple(
-            SegmentLoad(
-                topic=s.topic,
-                segment=s.segment,
-                primary=s.primary,
-                state=REPLICA_STATE.shown(s.state),
-                end=s.end,
-                watermark=s.watermark,
-                chain_end=s.chain_end,
-                tail_bytes=s.tail_bytes,
-                messages=s.messages,
-                bytes=s.bytes,
-                batches=s.batches,
-            )
-            for s in b.status.segments
-        ),
-        ended=b.ended,
-        ended_at=b.ended_at,
-    )

@@ -1,0 +1,40 @@
+"""The admin API: topics, segments, brokers and groups, and manual changes to them."""
+
+from smq.admin.admin import Admin
+from smq.admin.brokers import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad
+from smq.admin.groups import GroupInfo, GroupReset, GroupSegment
+from smq.admin.topics import (
+    AlteredTopic,
+    AppliedTopic,
+    Condition,
+    ProblemInfo,
+    RecoveredTopic,
+    SegmentInfo,
+    TopicChange,
+    TopicInfo,
+    TopicSetting,
+    TrimmedSegment,
+    TrimmedTopic,
+)
+
+__all__ = [
+    "Admin",
+    "AlteredTopic",
+    "AppliedTopic",
+    "BrokerInfo",
+    "Condition",
+    "DecisionInfo",
+    "GroupInfo",
+    "GroupReset",
+    "GroupSegment",
+    "PinInfo",
+    "ProblemInfo",
+    "RecoveredTopic",
+    "SegmentInfo",
+    "SegmentLoad",
+    "TopicChange",
+    "TopicInfo",
+    "TopicSetting",
+    "TrimmedSegment",
+    "TrimmedTopic",
+]
