@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -137,7 +136,9 @@ class Broker:
             pauses=pauses,
             flusher=flusher,
             sealer=sealer,
-            connect_follower=partial(ReplicaSession, connections=connections),
+            connect_follower=lambda hosted, follower, on_fenced, on_death: ReplicaSession(
+                hosted, follower=follower, on_fenced=on_fenced, on_death=on_death, connections=connections
+            ),
             threads=threads,
             producer_limits=settings.producer_limits(),
             on_change=report_due.set,
