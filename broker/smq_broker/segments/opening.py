@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from smq_broker.file_lists.recorded_files import FileLimit
 from smq_broker.journal.folder import JournalFolder
@@ -29,9 +30,19 @@ from smq_storage.object_store.store import Store
 
 # Makes the link from a segment to one follower. The last two arguments are called when the follower is fenced, and
 # when a thread of the link has died for good.
-ConnectFollower = Callable[
-    [HostedSegment, Replica, Callable[[HostedSegment], None], Callable[[], None]], ReplicationLink
-]
+
+
+class ConnectFollower(Protocol):
+    """Makes a primary's link to one follower. ``on_fenced`` and ``on_death`` are as those of ``ReplicaSession``."""
+
+    def __call__(
+        self,
+        hosted: HostedSegment,
+        *,
+        follower: Replica,
+        on_fenced: Callable[[HostedSegment], None],
+        on_death: Callable[[], None],
+    ) -> ReplicationLink: ...
 
 
 class SegmentOpener:
@@ -138,7 +149,10 @@ class SegmentOpener:
         # Without its links and threads the segment acks nothing. If it is fenced, the leader seals it.
         fence = partial(self._sealer.fence, hosted)
         followers = hosted.segment.replicas[1:]
-        hosted.links = [self._connect_follower(hosted, it, self._sealer.follow_seal, fence) for it in followers]
+        hosted.links = [
+            self._connect_follower(hosted, follower=it, on_fenced=self._sealer.follow_seal, on_death=fence)
+            for it in followers
+        ]
         try:
             for link in hosted.links:
                 link.start()

@@ -229,6 +229,7 @@ class BrokerParts:
     def _link(
         self,
         hosted: HostedSegment,
+        *,
         follower: Replica,
         on_fenced: Callable[[HostedSegment], None],
         on_death: Callable[[], None],
