@@ -42,17 +42,21 @@ def plan_moves(
     brokers: Mapping[str, BrokerView],
     movable: Iterable[Segment],
     max_moves: int,
+    counted: Mapping[str, float],
 ) -> list[SegmentChange]:
     """At most ``max_moves`` moves, each from the broker that is then the fullest to one of the emptiest.
 
     All ``segments`` count as load, but only ``movable`` ones move, each once. A replica moves only if that narrows the
     gap, and never to the node or zone of another replica of its segment, unless it shares that already.
-    ``BrokerView.load`` adds the load by other topics. Among equally full brokers the name decides.
+    ``BrokerView.load`` without ``counted``, this topic's share of it, is the load by other topics. Among equally full
+    brokers the name decides.
     """
     own = load_by_broker(segments, pressures)
-    if all(max(carries, brokers[name].load) < MIN_GAP for name, carries in own.items() if name in brokers):
+    # The views are older than the pressures: when load falls, the difference is not a load that a move would leave.
+    others = {name: max(0.0, b.load - counted.get(name, 0.0)) for name, b in brokers.items()}
+    if all(carries + others[name] < MIN_GAP for name, carries in own.items() if name in brokers):
         return []
-    load = {name: max(own.get(name, 0.0), b.load) for name, b in brokers.items() if b.accepts_segments}
+    load = {name: own.get(name, 0.0) + others[name] for name, b in brokers.items() if b.accepts_segments}
     if len(load) < 2:
         return []
     replicas_by_broker: dict[str, list[_ReplicaLoad]] = {}

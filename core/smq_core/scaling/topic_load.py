@@ -10,7 +10,7 @@ from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
 from smq_core.scaling.autoscaler import Autoscaler, sustained_pressure
 from smq_core.scaling.placement import BrokerView
-from smq_core.scaling.rebalancing import plan_moves
+from smq_core.scaling.rebalancing import load_by_broker, plan_moves
 from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters, slow_window
 
 MOVE_INTERVAL: Micros = 10 * SECOND
@@ -40,6 +40,7 @@ class TopicLoad:
     """When a report last showed new messages."""
     _scaler: Autoscaler = field(default_factory=Autoscaler)
     _slow_window: Micros | None = None
+    _counted_by_broker: Mapping[str, float] = field(default_factory=dict)
     _moved_at: Micros = 0
     _checked_at: Micros = -MOVE_CHECK_INTERVAL
 
@@ -60,6 +61,15 @@ class TopicLoad:
         if taken and self.totals.get(segment) != counters:
             self.totals[segment], self.changed_at = counters, now
         return taken
+
+    def count_by_broker(self, spec: TopicSpec, layout: Layout) -> Mapping[str, float]:
+        """What each incarnation carries of this topic, in targets, as its share of ``BrokerView.load``.
+
+        Moves subtract it from there, so it must be computed anew only together with the views.
+        """
+        pressures = {name: sustained_pressure(load, spec) for name, load in self.segments.items() if not load.is_idle}
+        self._counted_by_broker = load_by_broker(layout.segments, pressures) if pressures else {}
+        return self._counted_by_broker
 
     def changes(
         self, spec: TopicSpec, layout: Layout, brokers: Mapping[str, BrokerView], now: Micros
@@ -120,7 +130,8 @@ class TopicLoad:
             return []
         average = sum(known.values()) / len(known)
         pressures = {s.name: known.get(s.name, average) for s in staying}
-        moves = plan_moves(staying, pressures, brokers, movable, max(1, min(MAX_MOVES, len(staying) // MOVE_SHARE)))
+        max_moves = max(1, min(MAX_MOVES, len(staying) // MOVE_SHARE))
+        moves = plan_moves(staying, pressures, brokers, movable, max_moves, self._counted_by_broker)
         if moves:
             self._moved_at = now
         return moves

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
-from smq_core.scaling.autoscaler import sustained_pressure
 from smq_core.scaling.placement import BrokerView
-from smq_core.scaling.rebalancing import load_by_broker
 from smq_operator.brokers.registry import BrokerRegistry, assigned_work
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -79,10 +78,8 @@ class BrokerAssignments:
         self._segments_by_incarnation = None
 
 
-def loads_of(managed: ManagedTopic) -> dict[str, float]:
+def loads_of(managed: ManagedTopic) -> Mapping[str, float]:
     """What each incarnation carries of this topic, in multiples of the topic's target load for one segment."""
     if managed.reconciler is None or managed.layout is None:
         return {}
-    spec, loads = managed.reconciler.topic.spec, managed.reconciler.load.segments
-    pressures = {name: sustained_pressure(load, spec) for name, load in loads.items() if not load.is_idle}
-    return dict(load_by_broker(managed.layout.segments, pressures)) if pressures else {}
+    return managed.reconciler.load.count_by_broker(managed.reconciler.topic.spec, managed.layout)

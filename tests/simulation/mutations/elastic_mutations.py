@@ -196,7 +196,7 @@ def a_merged_segment_opens_after_one_of_its_predecessors(patch: Patch) -> None:
 def move_to_and_fro(patch: Patch) -> None:
     """A segment moves only if the difference in load is worth a seal."""
 
-    def plan_moves(segments: Any, pressures: Any, brokers: Any, movable: Any, most: int) -> Any:
+    def plan_moves(segments: Any, pressures: Any, brokers: Any, movable: Any, *rest: Any) -> Any:
         for segment in movable:
             held = {r.incarnation for r in segment.replicas}
             for name, broker in brokers.items():

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core.model.entities import Layout, Liveness, Replica
 from smq_core.reconcile.effects import PutLayout
-from smq_core.scaling.autoscaler import sustained_pressure
 from smq_core.scaling.broker_fleet import FleetLoad, FleetScaler, choose_broker_to_drain
 from smq_core.scaling.placement import BrokerView
-from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT, load_by_broker
+from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT
 from smq_core.scaling.segment_load import TrafficRates
 from smq_operator.cleanup.uploads import HostedSegment, WrittenUploads
 from support.sim.engine.world import MS, SECOND, Future, Steps
@@ -118,9 +117,8 @@ class ElasticLeader(SimulatedLeader):
             if not segment.successors:
                 for rank, replica in enumerate(segment.replicas):
                     self._work[replica.incarnation] += 2 if rank == 0 else 1
-        spec = self.machine.topic.spec
-        loads = {name: sustained_pressure(load, spec) for name, load in self.machine.load.segments.items()}
-        self._traffic = load_by_broker(segments, loads)
+        load = self.machine.load
+        self._traffic = load.count_by_broker(self.machine.topic.spec, layout) if layout is not None else {}
         return super().views()
 
     def view(self, replica: Replica, liveness: Liveness, last_report: LastReport | None) -> BrokerView:

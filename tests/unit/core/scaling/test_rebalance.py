@@ -28,7 +28,7 @@ def moves(
     segments: list[Segment], pressures: dict[str, float], brokers: list[BrokerView], most: int = 8
 ) -> list[tuple[str, ...]]:
     by_name = {b.replica.incarnation: b for b in brokers}
-    found = plan_moves(segments, pressures, by_name, segments, most)
+    found = plan_moves(segments, pressures, by_name, segments, most, {})
     return [(m.segments[0], *(replica.broker for replica in m.replacement or ())) for m in found]
 
 

@@ -95,6 +95,17 @@ def test_nothing_moves_for_a_load_that_has_ended() -> None:
     assert not load.changes(SPEC, layout, alive(A, B, C), 75 * SECOND), "the last minute's rate is half a target still"
 
 
+def test_a_falling_load_does_not_move_the_only_segment() -> None:
+    """The views are a second old. What the load has lost since then is not a load of another topic."""
+    layout, load, spec = layout_of(1, A), TopicLoad(), replace(SPEC, max_segments=1)
+    report(load, layout, range(60), 5_000)
+    for second in range(60, 75):
+        views = alive(A, B)
+        views["a"] = replace(views["a"], load=load.count_by_broker(spec, layout)["a"])
+        load.observe(layout.segments[0].name, TrafficCounters(5_000 * 59, 5_000 * 59, 1), second * SECOND)
+        assert not load.changes(spec, layout, views, second * SECOND)
+
+
 def test_a_falling_rate_has_a_falling_slope() -> None:
     load, total = MeasuredLoad(), 0
     for second, rate in enumerate([1_000] * 5 + [100] * 3):
