@@ -15,6 +15,9 @@ from smq_core.model.entities import SECOND, Micros
 
 FAST_WINDOW: Micros = 2 * SECOND
 SLOW_WINDOW: Micros = 30 * SECOND
+# The shortest time for the first rate, which counts fully in both windows. A broker reports each second, but to a new
+# leader twice in a moment: the few messages between those two would be a rate of many times the load.
+MIN_FIRST_INTERVAL: Micros = SECOND // 2
 # Per second, for every counter: no real rate is higher.
 MAX_RATE = 1e12
 MAX_SLICES = 1024
@@ -84,8 +87,8 @@ class MeasuredLoad:
     def observe(self, now: Micros, counters: TrafficCounters, slow_window: Micros | None = None) -> bool:
         """Takes a report. False, and ignored, if it is invalid: time or counters that go back, or no numbers.
 
-        ``slow_window`` is by default ``SLOW_WINDOW``. The rates are zero until the second report, because the first
-        one does not show over which time it counted.
+        ``slow_window`` is by default ``SLOW_WINDOW``. The first report does not show over which time it counted, so the
+        rates are zero until one that is ``MIN_FIRST_INTERVAL`` later.
         """
         last, elapsed = self._last, now - self._last_at
         if last == counters and elapsed > 0 and self.observed and self.is_idle:
@@ -97,7 +100,13 @@ class MeasuredLoad:
         if last is None:
             self._last, self._last_at = counters, now
             return True
-        if elapsed <= 0 or counters.messages < last.messages or counters.bytes < last.bytes:
+        if elapsed < 0 or counters.messages < last.messages or counters.bytes < last.bytes:
+            return False
+        if not self.observed and elapsed < MIN_FIRST_INTERVAL:
+            # Reports that waited arrive together. The newest one has everything that was counted before the interval.
+            self._last = counters
+            return True
+        if elapsed == 0:
             return False
         seconds = elapsed / SECOND
         rates = TrafficRates(

@@ -8,9 +8,37 @@ CHECKS = "operator/smq_operator/api/report_checks.py"
 SERVICE = "operator/smq_operator/api/brokers.py"
 TEST = "tests/unit/operator/api/test_report_checks.py"
 TEST_REGISTRY = "tests/unit/operator/brokers/test_registry.py"
+TEST_LOAD = "tests/unit/core/scaling/test_topic_load.py"
 TEST_CHANGES = "tests/unit/operator/api/test_topic_changes.py"
 
 MUTATIONS = (
+    Mutation(
+        "count_a_first_rate_over_any_time",
+        "Two reports that follow each other at once give no rate yet.",
+        "core/smq_core/scaling/segment_load.py",
+        "if not self.observed and elapsed < MIN_FIRST_INTERVAL:",
+        "if False:",
+        (
+            f"{TEST_LOAD}::test_reports_close_to_each_other_give_no_first_rate",
+            f"{TEST_LOAD}::test_a_burst_before_a_new_leader_s_second_report_moves_nothing",
+        ),
+    ),
+    Mutation(
+        "begin_the_first_rate_at_the_oldest_report",
+        "The first rate counts nothing from before reports that arrived together.",
+        "core/smq_core/scaling/segment_load.py",
+        "            self._last = counters\n            return True\n        if elapsed == 0",
+        "            return True\n        if elapsed == 0",
+        (f"{TEST_LOAD}::test_reports_that_waited_for_the_leader_give_no_first_rate",),
+    ),
+    Mutation(
+        "count_the_fall_of_a_load_as_another_topic",
+        "The load by other topics is a broker's load without what the topic itself had in it.",
+        "core/smq_core/scaling/rebalancing.py",
+        "max(0.0, b.load - counted.get(name, 0.0))",
+        "max(0.0, b.load - own.get(name, 0.0))",
+        (f"{TEST_LOAD}::test_a_falling_load_does_not_move_the_only_segment",),
+    ),
     Mutation(
         "end_a_broker_by_a_report_that_came_late",
         "Only a process that ran after the leader knew another one shows that the other has ended.",

@@ -122,6 +122,36 @@ def test_the_first_rate_counts_at_once() -> None:
     assert load.slope.messages == 0
 
 
+def test_reports_close_to_each_other_give_no_first_rate() -> None:
+    """A broker reports to a new leader twice in a moment, and a delayed report can arrive just before the next."""
+    load = MeasuredLoad()
+    load.observe(0, TrafficCounters())
+    assert load.observe(SECOND // 20, TrafficCounters(1_000, 1_000, 1))
+    assert not load.observed and not load.fast.messages and not load.slow.messages
+    load.observe(SECOND, TrafficCounters(1_200, 1_200, 1))
+    assert load.fast.messages == load.slow.messages == 200
+
+
+def test_reports_that_waited_for_the_leader_give_no_first_rate() -> None:
+    """A leader that was paused handles the reports of many seconds in one moment."""
+    load = MeasuredLoad()
+    for second in range(6):
+        assert load.observe(10 * SECOND, TrafficCounters(100 * second, 100 * second, 1))
+    load.observe(11 * SECOND, TrafficCounters(600, 600, 1))
+    assert load.fast.messages == 100
+
+
+def test_a_burst_before_a_new_leader_s_second_report_moves_nothing() -> None:
+    layout, load = layout_of(8, A, B), TopicLoad()
+    found: list[SegmentChange] = []
+    for at in (20 * SECOND, 20 * SECOND + SECOND // 20, *range(21 * SECOND, 30 * SECOND, SECOND)):
+        count = 0 if at == 20 * SECOND else 100
+        for segment in layout.segments:
+            load.observe(segment.name, TrafficCounters(count, count, 1), at)
+        found += load.changes(SPEC, layout, alive(A, B, C), at)
+    assert not found, "all segments together are below one target"
+
+
 def test_a_pause_withholds_what_load_requires_and_its_end_does_it() -> None:
     layout, load = layout_of(1, A, B), TopicLoad()
     load.paused = True
