@@ -211,8 +211,8 @@ MUTATIONS = (
         "stay_open_without_replication",
         "A segment whose replication has died for good is fenced, so that the leader seals it.",
         OPENING,
-        "self._sealer.follow_seal, fence) for it in followers]",
-        "self._sealer.follow_seal, lambda: None) for it in followers]",
+        "on_fenced=self._sealer.follow_seal, on_death=fence)",
+        "on_fenced=self._sealer.follow_seal, on_death=lambda: None)",
         (f"{TEST_OPENING}::test_a_segment_whose_replication_dies_is_fenced",),
     ),
     Mutation(
