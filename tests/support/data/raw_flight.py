@@ -85,6 +85,7 @@ class RawProducer:
         self.rejected: list[tuple[int, SmqError]] = []
         self.heartbeats = 0
         self.ended = False
+        """The session or its lane."""
         self.next_sequence = 0
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -198,8 +199,10 @@ class RawProducer:
                         self.acked_at[sequence] = now
                 case "sealed":
                     self.sealed = reply.sealed
+                    self.ended = True
                 case "error":
                     self.error = error_from_pb(reply.error)
+                    self.ended = True
                 case "rejected":
                     self.rejected.append((reply.rejected.sequence, error_from_pb(reply.rejected.error)))
             self.changed.notify_all()
