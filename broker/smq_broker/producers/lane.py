@@ -312,8 +312,8 @@ def _append_run(
         end = machine.end
         spans: list[PayloadSpan] = []
         for session, batch in zip(sessions, received, strict=True):
-            if session.append(machine, batch) and batch.is_small and batch.payload is not None:
-                spans.append((batch.payload, batch.rows))
+            if session.append(machine, batch):
+                spans += batch.spans_to_join
         full = hosted.compactor.add(spans)
         if machine.end > end:
             links += hosted.links_to_send_now()

@@ -13,7 +13,7 @@ from smq_broker.rows.batches import (
     partition_column,
     size_of_names,
 )
-from smq_broker.rows.payloads import Payload, block_bytes
+from smq_broker.rows.payloads import Payload, PayloadSpan, block_bytes
 from smq_broker.rows.small_batches import Block, SmallBatch
 from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import BatchId, IncomingBatch
@@ -38,7 +38,6 @@ class ReceivedBatch:
     partition_min: int
     partition_max: int
     is_small: bool
-    """Its block is worth being joined with others."""
     reference: Reference | None = None
     large_values: tuple[str, ...] = ()
 
@@ -46,6 +45,11 @@ class ReceivedBatch:
     def uploads(self) -> Reference | tuple[str, ...] | None:
         """What has to be checked before the batch is appended."""
         return self.reference or self.large_values or None
+
+    @property
+    def spans_to_join(self) -> list[PayloadSpan]:
+        """Its rows, if they are in a block that is worth being joined with others."""
+        return [(self.payload, self.rows)] if self.is_small and self.payload is not None else []
 
     def incoming(self, id_: BatchId) -> IncomingBatch:
         return IncomingBatch(

@@ -148,8 +148,8 @@ class ProducerSession:
                 batch = self._waiting.popleft()
                 with self._port.wake:
                     self._port.release_waiting(batch.nbytes)
-                if self._append(machine, batch) and batch.is_small and batch.payload is not None:
-                    spans.append((batch.payload, batch.rows))
+                if self._append(machine, batch):
+                    spans += batch.spans_to_join
             if self._error is not None:
                 self._drop_waiting()
             if not self._waiting:

@@ -96,10 +96,11 @@ class SessionPort:
 
         What waits for segments that are not open yet is bounded, and holds up nobody.
         """
+        if not self.is_bulk:
+            return
         with self.wake:
             while (
-                self.is_bulk
-                and self._waiting_bytes > MAX_WAITING_BYTES
+                self._waiting_bytes > MAX_WAITING_BYTES
                 and not self._closed
                 and any(session.is_open for session in self.waiting)
             ):

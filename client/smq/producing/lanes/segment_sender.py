@@ -40,9 +40,7 @@ class NoBatch(Enum):
     WAIT = auto()
     """Not yet."""
     END = auto()
-    """Nothing more will come in it, or another session has replaced it."""
-    OTHER_LANE = auto()
-    """What is next does not belong on this lane."""
+    """Nothing more will come in it. What is next may belong on the other lane, in another session."""
 
 
 class Session(Protocol):
@@ -167,7 +165,7 @@ class SegmentSender:
         if not self._may_send:
             return NoBatch.WAIT
         if waiting.queue and self._belongs_on_other_lane(waiting.queue[0]):
-            return NoBatch.OTHER_LANE
+            return NoBatch.END
         return waiting.next_to_send(self._fits) or NoBatch.WAIT
 
     @requires_lock("_producer.lock")
