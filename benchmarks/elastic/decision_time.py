@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from smq_core.model.entities import SECOND, Durability, Layout, Replica, SealOutcome, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import Successor, create
+from smq_core.reconcile.answers import IndexAppended, LayoutWritten, ReplicaOpened, Sealed
 from smq_core.reconcile.effects import OpenReplica, PutLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.scaling.placement import BrokerView
@@ -57,7 +58,7 @@ def leader_of(name: str, segments: int, partitions: int, there: list[Replica]) -
     )
     for segment in layout.segments:
         for replica in segment.replicas:
-            leader.opened(segment.name, replica.incarnation)
+            leader.handle(ReplicaOpened(segment.name, replica.incarnation), 0)
     return leader
 
 
@@ -118,7 +119,7 @@ def flooded(segments: int, of_brokers: int, share: int) -> Callable[[], str]:
     before = leader.layout
 
     def once() -> str:
-        leader._layout_put_pending, leader.layout = False, before
+        leader.layout_in_flight, leader.layout = None, before
         return f"{len(_put(leader, views, 60 * SECOND).segments) - segments} new segments in one PUT"
 
     return once
@@ -128,18 +129,18 @@ def activating(segments: int, of_brokers: int, share: int) -> Callable[[], str]:
     """One in ``share`` segments was split and is sealed: all that leaves and opens in one round."""
     leader, views = _to_split(segments, of_brokers, share)
     layout = _put(leader, views, 60 * SECOND)
-    leader.layout_put(layout, "2")
+    leader.handle(LayoutWritten(layout, "2"), 60 * SECOND)
     for effect in leader.step(61 * SECOND, views):
         if isinstance(effect, OpenReplica):
-            leader.opened(effect.segment.name, effect.replica.incarnation)
+            leader.handle(ReplicaOpened(effect.segment.name, effect.replica.incarnation), 61 * SECOND)
     leader.step(62 * SECOND, views)
     gone = [s.name for s in layout.segments if s.successors]
     for name in gone:
-        leader.sealed(SealOutcome(segment=name, end=0))
-    leader.indexed(gone)
+        leader.handle(Sealed(SealOutcome(segment=name, end=0)), 62 * SECOND)
+    leader.handle(IndexAppended(tuple(gone)), 62 * SECOND)
 
     def once() -> str:
-        leader._layout_put_pending, leader.layout = False, layout
+        leader.layout_in_flight, leader.layout = None, layout
         return f"{len(gone)} of {len(layout.segments)} leave, {len(_put(leader, views, 63 * SECOND).segments)} stay"
 
     return once

@@ -20,6 +20,15 @@ from benchmarks.elastic.shapes import Shape
 from smq_core.model.decision import Decision
 from smq_core.model.entities import SECOND, Layout, SealOutcome, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
+from smq_core.reconcile.answers import (
+    Answer,
+    IndexAppended,
+    LayoutRead,
+    LayoutWritten,
+    ReplicaOpened,
+    Sealed,
+    TailFlushed,
+)
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.scaling.autoscaler import TARGET_BATCHES_PER_SECOND
@@ -132,37 +141,40 @@ class Model:
         heapq.heappush(self._answers, (at, next(self._order), what))
 
     def _answer(self, effect: Effect, at: int) -> None:
-        leader, world = self.leader, self.world
+        world = self.world
         match effect:
             case ReadLayout():
-                self._later(at + world.store, lambda t: leader.layout_read(None))
+                self._handle_later(at + world.store, LayoutRead(None, None))
             case PutLayout(layout=layout):
                 self._check_put(layout, at)
-                self._later(at + world.store, lambda t: leader.layout_put(layout, str(layout.version)))
+                self._handle_later(at + world.store, LayoutWritten(layout, str(layout.version)))
                 if not self._taking:
                     for segment in layout.segments:
                         self._take(segment)
             case OpenReplica(segment=segment, replica=replica):
-                self._later(at + world.call, lambda t: leader.opened(segment.name, replica.incarnation))
+                self._handle_later(at + world.call, ReplicaOpened(segment.name, replica.incarnation))
             case RequestSeal(segment=name):
                 self._seal(name, at)
             case SealFromFiler(segment=name):
                 self._seal(name, at)
             case AppendIndex(entries=entries):
-                self._later(at + world.store, lambda t: leader.indexed([e.name for e in entries]))
+                self._handle_later(at + world.store, IndexAppended(tuple(e.name for e in entries)))
             case FlushAhead(segment=segment):
-                self._later(at + world.call, lambda t: leader.flushed(segment.name))
+                self._handle_later(at + world.call, TailFlushed(segment.name))
+
+    def _handle_later(self, at: int, answer: Answer) -> None:
+        self._later(at, lambda t: self.leader.handle(answer, t))
 
     def _seal(self, name: str, at: int) -> None:
         done = at + self.world.call
         if name in self._taking:
             done = at + self.world.seal
             self._closed.append((self._taking.pop(name).range, at, done))
-        self._later(done, lambda t: self._sealed(name))
+        self._later(done, lambda t: self._sealed(name, t))
 
-    def _sealed(self, name: str) -> None:
+    def _sealed(self, name: str, at: int) -> None:
         """The successors whose predecessors are all sealed take over."""
-        self.leader.sealed(SealOutcome(segment=name, end=0))
+        self.leader.handle(Sealed(SealOutcome(segment=name, end=0)), at)
         layout = self.leader.layout
         assert layout is not None
         if name not in layout:

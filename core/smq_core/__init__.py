@@ -9,9 +9,9 @@ A new engineer reads the subpackages in this order, in about an hour:
    replication, watermark, producers' sequences and fencing.
 3. ``sealing``: ``chain_sealer`` ends a segment's chunk chain; ``seal_coordinator`` decides which replica seals it, and
    when the filer alone may decide.
-4. ``reconcile``: ``topic_reconciler`` drives one topic from desired state and layout to ``effects``;
-   ``seal_planner`` has the rules for failovers, drains, manual requests and changes by load, and ``seal_progress``
-   moves the planned seals on.
+4. ``reconcile``: ``topic_reconciler`` drives one topic from desired state and layout to ``effects``, and takes their
+   ``answers``; ``seal_planner`` has the rules for failovers, drains, manual requests and changes by load, and
+   ``seal_progress`` moves the planned seals on.
 5. ``scaling``: ``segment_load`` measures, ``autoscaler`` and ``split_points`` split and merge, ``placement`` and
    ``rebalancing`` choose brokers, ``broker_fleet`` decides how many there should be.
 6. ``producing`` and ``reading``: the client's side. ``send_queue`` keeps a producer's batches in order across

@@ -111,7 +111,7 @@ def build_leader(
     clock = pauses = PauseAwareClock(clock)
     registry, warm_up = BrokerRegistry(platform), WarmUp(clock, warm_up_us)
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
-    assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
+    assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue, clock)
     sealing = SealExecutor(store=store, brokers=brokers, receiver=registry.receiver, writer_id=writer_id)
     effects = effect_runner(
         store=store,

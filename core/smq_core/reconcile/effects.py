@@ -1,4 +1,4 @@
-"""The effects that a topic's reconciler requests. Each names the methods of the reconciler that take the answer.
+"""The effects that a topic's reconciler requests. Each names its answer, if it does not fail.
 
 The caller carries them out in any order, and may lose any of them.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smq_core.model.entities import Layout, Replica, SealedSegment, Segment
-from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
+from smq_core.sealing.seal_coordinator import SealEffect
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLayout:
-    """Answer with ``layout_read``."""
+    """Answered by LayoutRead."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutLayout:
-    """Replace the layout of that ``etag`` (None: create). Answer with ``layout_put`` or ``layout_put_failed``."""
+    """Replace the layout of that ``etag`` (None: create). Answered by LayoutWritten."""
 
     layout: Layout
     etag: str | None
@@ -26,7 +26,7 @@ class PutLayout:
 
 @dataclass(frozen=True, slots=True)
 class OpenReplica:
-    """Request that this replica open the segment. Answer with ``opened`` or ``open_failed``."""
+    """Request that this replica open the segment. Answered by ReplicaOpened."""
 
     segment: Segment
     replica: Replica
@@ -34,16 +34,16 @@ class OpenReplica:
 
 @dataclass(frozen=True, slots=True)
 class FlushAhead:
-    """Make the primary write its tail before the seal. Answer with ``flushed``, also if it failed."""
+    """Make the primary write its tail before the seal. Answered by TailFlushed."""
 
     segment: Segment
 
 
 @dataclass(frozen=True, slots=True)
 class AppendIndex:
-    """Append these to the index of sealed segments. Answer with ``indexed`` or ``append_index_failed``."""
+    """Append these to the index of sealed segments. Answered by IndexAppended."""
 
     entries: tuple[SealedSegment, ...]
 
 
-Effect = ReadLayout | PutLayout | OpenReplica | FlushAhead | RequestSeal | SealFromFiler | AppendIndex
+Effect = ReadLayout | PutLayout | OpenReplica | FlushAhead | SealEffect | AppendIndex

@@ -6,7 +6,7 @@ without a pause. The functions change the records only to note what was requeste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from smq_core.model import layout_transitions as layouts
 from smq_core.model.entities import (
@@ -22,6 +22,7 @@ from smq_core.model.entities import (
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.reconcile.effects import Effect, FlushAhead
 from smq_core.reconcile.segment_record import SegmentRecords
+from smq_core.scaling.placement import BrokerView
 from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator
 
 # How long a seal waits until its successors are open and tails are written.
@@ -33,8 +34,11 @@ RELEASE_DELAY: Micros = 150 * MILLISECOND
 LivenessLookup = Callable[[str], Liveness]
 
 
-def seal_effects(layout: Layout, records: SegmentRecords, now: Micros, liveness: LivenessLookup) -> list[Effect]:
+def seal_effects(
+    layout: Layout, records: SegmentRecords, now: Micros, brokers: Mapping[str, BrokerView]
+) -> list[Effect]:
     """The effects that move the seals of this layout on."""
+    liveness = _liveness_lookup(brokers)
     to_seal = [segment for segment in layout.segments if segment.successors]
     effects = _flush_ahead(to_seal, records, now, liveness)
     for segment in to_seal:
@@ -58,6 +62,16 @@ def seal_effects(layout: Layout, records: SegmentRecords, now: Micros, liveness:
         if step is not None and not isinstance(step, SealBlocked):
             effects.append(step)
     return effects
+
+
+def _liveness_lookup(brokers: Mapping[str, BrokerView]) -> LivenessLookup:
+    """Returns a function that maps an incarnation to its liveness; an unknown one is suspect."""
+
+    def of(incarnation: str) -> Liveness:
+        broker = brokers.get(incarnation)
+        return broker.liveness if broker is not None else Liveness.SUSPECT
+
+    return of
 
 
 def _flush_ahead(

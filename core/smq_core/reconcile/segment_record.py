@@ -20,6 +20,9 @@ class ReplicaOpening:
     requested: bool = False
     done: bool = False
     refused: bool = False
+    """The process will never serve the segment."""
+    overloaded: int = 0
+    """How many requests failed because its memory is full."""
     retry_at: Micros = 0
 
 

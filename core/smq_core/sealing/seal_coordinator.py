@@ -1,7 +1,7 @@
 """The leader's side of the seal protocol: the order of requests to replicas, and when the filer alone may decide.
 
-Each segment with successors has one ``SealCoordinator``. ``next_step`` returns what to do now; the answers come back as
-method calls. Every step may be repeated, so a new leader begins with a fresh ``SealCoordinator``.
+Each segment with successors has one ``SealCoordinator``. ``next_step`` returns what to do now; ``sealed`` and
+``failed`` take the outcome. Every step may be repeated, so a new leader begins with a fresh ``SealCoordinator``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from smq_core.errors import JournalIncomplete, NotHosted
 from smq_core.model.entities import MILLISECOND, SECOND, Durability, Liveness, Micros, Replica, SealOutcome, Segment
 
 REQUEST_TIMEOUT: Micros = 3 * SECOND
@@ -51,7 +52,7 @@ class SealBlocked:
     waiting_for: tuple[str, ...]
 
 
-SealStep = RequestSeal | SealFromFiler | SealBlocked
+SealEffect = RequestSeal | SealFromFiler
 
 _PREFERENCE = {
     Liveness.ALIVE: 0,
@@ -95,7 +96,7 @@ class SealCoordinator:
     def __post_init__(self) -> None:
         self._attempts = {replica.incarnation: _Attempt() for replica in self.segment.replicas}
 
-    def next_step(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealStep | None:
+    def next_step(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealEffect | SealBlocked | None:
         """The next step; None while an answer is outstanding, or after the seal.
 
         The first request goes to the primary. If it does not answer in time, or is not believed alive, the next
@@ -108,7 +109,7 @@ class SealCoordinator:
         self.blocked = step if isinstance(step, SealBlocked) else None
         return step
 
-    def _next_step(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealStep | None:
+    def _next_step(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealEffect | SealBlocked | None:
         if self.outcome is not None:
             return None
         candidates = [r for r in self.segment.replicas if self._may_hold_all(r.incarnation, liveness)]
@@ -152,7 +153,7 @@ class SealCoordinator:
         """
         return 0 if self.loss_accepted or state is Liveness.RECOVERED else REQUEST_TIMEOUT
 
-    def _with_loss(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealStep | None:
+    def _with_loss(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealEffect | SealBlocked | None:
         """Seals with the longest incomplete journal, or from the filer if there is none or nothing was acked."""
         recovered = [
             (attempt.recovered_end, replica)
@@ -183,25 +184,22 @@ class SealCoordinator:
         self._release_requested.update(r.incarnation for r in alive)
         return requests
 
-    def refused(self, incarnation: str, now: Micros) -> None:
-        """The call to this replica failed, with unknown effect."""
-        attempt = self._attempts[incarnation]
-        attempt.requested_at, attempt.failed_at = None, now
-
-    def not_hosted(self, incarnation: str, *, certain: bool) -> None:
-        """The replica does not host the segment, and will never open it. ``certain`` is as in NotHosted."""
-        attempt = self._attempts[incarnation]
-        attempt.requested_at, attempt.holds_nothing = None, True
-        attempt.acked_nothing = attempt.acked_nothing or certain
-
-    def journal_incomplete(self, incarnation: str, now: Micros, end: int, watermark: int = 0) -> None:
-        """The process that recovered this replica's journal cannot have all of it; its journal ends at ``end``."""
-        attempt = self._attempts[incarnation]
-        attempt.requested_at, attempt.failed_at, attempt.recovered_end = None, now, end
-        self._journal_watermark = max(watermark, self._journal_watermark)
-
-    def filer_seal_failed(self, now: Micros) -> None:
-        self._filer.requested_at, self._filer.failed_at = None, now
+    def failed(self, step: SealEffect, error: Exception, now: Micros) -> None:
+        """The step raised this error. What it has done is unknown, unless the error says so."""
+        if isinstance(step, SealFromFiler):
+            self._filer.requested_at, self._filer.failed_at = None, now
+            return
+        attempt = self._attempts[step.replica.incarnation]
+        attempt.requested_at = None
+        match error:
+            case NotHosted():  # and the replica will never open the segment
+                attempt.holds_nothing = True
+                attempt.acked_nothing = attempt.acked_nothing or error.certain
+            case JournalIncomplete():
+                attempt.failed_at, attempt.recovered_end = now, error.end
+                self._journal_watermark = max(error.watermark, self._journal_watermark)
+            case _:
+                attempt.failed_at = now
 
     def accept_loss(self) -> None:
         """An administrator lets the seal go on, although unreachable replicas may hold more.
@@ -215,7 +213,7 @@ class SealCoordinator:
         incomplete = state is Liveness.RECOVERED and attempt.recovered_end is not None
         return not attempt.holds_nothing and state is not Liveness.GONE and not incomplete
 
-    def _from_filer(self, now: Micros) -> SealStep | None:
+    def _from_filer(self, now: Micros) -> SealEffect | SealBlocked | None:
         if self._filer.requested_at is not None:
             return None
         if self._filer.failed_at is not None and now - self._filer.failed_at < RETRY_AFTER:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import Layout, Liveness, Micros, SealOutcome
-from smq_core.sealing.seal_coordinator import RequestSeal, SealBlocked, SealCoordinator, SealFromFiler
+from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator, SealEffect
 
 # The reason in the seal requests. Producers receive UnknownTopic.
 REASON = "Deleted"
@@ -19,7 +19,7 @@ REASON = "Deleted"
 
 @dataclass(slots=True)
 class TopicDeletion:
-    """``step`` returns what to do now; the answers come back through the other methods."""
+    """``step`` returns what to do now; ``sealed`` and ``failed`` take the outcome."""
 
     layout: Layout
     _sealings: dict[str, SealCoordinator] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class TopicDeletion:
         """The segments without a known seal chunk. Once empty, the topic acks nothing more."""
         return [name for name, sealing in self._sealings.items() if sealing.outcome is None]
 
-    def step(self, now: Micros, liveness: Callable[[str], Liveness]) -> list[RequestSeal | SealFromFiler]:
+    def step(self, now: Micros, liveness: Callable[[str], Liveness]) -> list[SealEffect]:
         """What to begin now. The order of segments does not matter, because no successors wait."""
-        steps: list[RequestSeal | SealFromFiler] = []
+        steps: list[SealEffect] = []
         for sealing in self._sealings.values():
             if sealing.outcome is not None:
                 steps += sealing.release_requests(liveness)
@@ -53,17 +53,6 @@ class TopicDeletion:
         """The seal chunk exists."""
         self._sealings[outcome.segment].sealed(outcome)
 
-    def refused(self, segment: str, incarnation: str, now: Micros) -> None:
-        """The call failed, with unknown effect."""
-        self._sealings[segment].refused(incarnation, now)
-
-    def not_hosted(self, segment: str, incarnation: str, *, certain: bool) -> None:
-        """The replica does not host the segment, and never will. ``certain`` is as in NotHosted."""
-        self._sealings[segment].not_hosted(incarnation, certain=certain)
-
-    def journal_incomplete(self, segment: str, incarnation: str, now: Micros, end: int, watermark: int = 0) -> None:
-        """The process that recovered this replica's journal cannot have all of the segment."""
-        self._sealings[segment].journal_incomplete(incarnation, now, end, watermark)
-
-    def filer_seal_failed(self, segment: str, now: Micros) -> None:
-        self._sealings[segment].filer_seal_failed(now)
+    def failed(self, step: SealEffect, error: Exception, now: Micros) -> None:
+        """The step raised this error."""
+        self._sealings[step.segment].failed(step, error, now)

@@ -8,6 +8,7 @@ import structlog
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Segment
+from smq_core.reconcile.answers import ReplicaFenced, ReplicaOpened
 from smq_core.scaling.segment_load import TrafficCounters
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.report_checks import (
@@ -152,8 +153,11 @@ def _apply_segment_report(managed: ManagedTopic, report: pb.SegmentReport, incar
             broker = segment.primary.broker
             log.warning("report.rejected", topic=managed.name, segment=name, broker=broker, message=why)
     if ours and not segment.successors and report.state in FENCED_STATES:
-        return reconciler.replica_fenced(name, incarnation, now)
+        if reconciler.has_refused(name, incarnation):
+            return False
+        reconciler.handle(ReplicaFenced(name, incarnation), now)
+        return True
     if ours and not reconciler.has_opened(name, incarnation) and report.state in ACCEPTING_STATES:
-        reconciler.opened(name, incarnation)
+        reconciler.handle(ReplicaOpened(name, incarnation), now)
         return True
     return False

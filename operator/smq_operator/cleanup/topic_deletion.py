@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from smq_core.errors import Conflict, CorruptDocument, JournalIncomplete, NotHosted, SmqError, Unavailable
+from smq_core.errors import Conflict, CorruptDocument, SmqError, Unavailable
 from smq_core.model.entities import Layout, Liveness, Replica, Topic, TopicSpec
 from smq_core.model.layout_transitions import mark_deleted
-from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
+from smq_core.sealing.seal_coordinator import SealEffect, SealFromFiler
 from smq_core.sealing.topic_deletion import REASON, TopicDeletion
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.brokers.sealing import SealExecutor
@@ -217,8 +217,7 @@ class TopicDeletionManager:
         for step in deletion.step(self._now(), lambda name: self._liveness(replicas[name])):
             self._tasks.spawn(self._execute(deletion, topic, step))  # lets the other replicas free their tails
 
-    async def _execute(self, deletion: TopicDeletion, topic: Topic, step: RequestSeal | SealFromFiler) -> None:
-        name = step.segment
+    async def _execute(self, deletion: TopicDeletion, topic: Topic, step: SealEffect) -> None:
         try:
             if isinstance(step, SealFromFiler):
                 outcome = await self._sealing.seal_from_filer(topic, deletion.layout, step)
@@ -226,15 +225,8 @@ class TopicDeletionManager:
                 outcome = await self._sealing.request_seal(topic, step, REASON)
         except Exception as error:  # every step is answered, so that it is tried again
             code = error.code if isinstance(error, SmqError) else type(error).__name__
-            log.warning("segment.seal_failed", topic=topic.name, segment=name, error=code, message=str(error))
-            if isinstance(step, SealFromFiler):
-                deletion.filer_seal_failed(name, self._now())
-            elif isinstance(error, JournalIncomplete):
-                deletion.journal_incomplete(name, step.replica.incarnation, self._now(), error.end, error.watermark)
-            elif isinstance(error, NotHosted):
-                deletion.not_hosted(name, step.replica.incarnation, certain=error.certain)
-            else:
-                deletion.refused(name, step.replica.incarnation, self._now())
+            log.warning("segment.seal_failed", topic=topic.name, segment=step.segment, error=code, message=str(error))
+            deletion.failed(step, error, self._now())
         else:
             deletion.sealed(outcome)
 

@@ -98,7 +98,7 @@ def handle_annotation(
     try:
         if isinstance(wanted, AcceptLoss):
             return _accept(requests, managed, segment)
-        if managed.reconciler.is_requested(wanted):
+        if managed.reconciler.requests.is_requested(wanted):
             return PENDING
         found = managed.layout.segment(segment) if segment in managed.layout else managed.sealed.get(segment)
         if found is not None and found.sealed_because is Reason.MANUAL:

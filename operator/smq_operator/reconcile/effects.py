@@ -1,4 +1,4 @@
-"""Carries out the effects of core's TopicReconciler, and reports their outcome to it.
+"""Carries out the effects of core's TopicReconciler, and hands their answers to it.
 
 Store calls and calls to brokers run in separate thread pools, so that neither waits for the other. Every effect is
 answered: if one fails unexpectedly, it is logged and reported as failed, and core tries it again.
@@ -11,24 +11,24 @@ from dataclasses import replace
 
 import structlog
 
-from smq_core.errors import (
-    Conflict,
-    CorruptDocument,
-    InvalidRequest,
-    JournalIncomplete,
-    NotHosted,
-    Overloaded,
-    SmqError,
-    StoreUnavailable,
-    WrongIncarnation,
-)
-from smq_core.model.entities import Layout, Micros, Reason, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.errors import CorruptDocument, SmqError, Unavailable
+from smq_core.model.entities import Layout, Micros, Reason, SealedSegment, Segment, Topic
 from smq_core.model.schema_evolution import schema_of
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.reading.segment_dag import index_is_stale
+from smq_core.reconcile.answers import (
+    Answer,
+    EffectFailed,
+    IndexAppended,
+    LayoutRead,
+    LayoutWritten,
+    ReplicaOpened,
+    Sealed,
+    TailFlushed,
+)
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
-from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
+from smq_core.sealing.seal_coordinator import RequestSeal, SealEffect, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -47,7 +47,6 @@ from smq_storage.tables.file_lists import find_file_list
 log = structlog.get_logger(__name__)
 
 OPEN_TIMEOUT_SECONDS = 2.0
-MAX_OVERLOADED_TRIES = 4
 
 
 class EffectRunner:
@@ -72,61 +71,64 @@ class EffectRunner:
         self._now = clock
         self._max_upload_age = max_upload_age
         self._host_of = host_of
-        self._overloaded_attempts: dict[tuple[str, str, str], int] = {}
 
     def forget_broker(self, incarnation: str) -> None:
         """Closes the connection to this incarnation, which is gone."""
         self._brokers.forget(incarnation)
 
     async def run(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: Effect) -> None:
-        """Carries out one effect and reports its outcome to ``reconciler``."""
+        """Carries out one effect and hands its answer to ``reconciler``."""
+        try:
+            answer = await self._answer(managed, reconciler, effect)
+        except Exception as error:
+            _log_failure(reconciler.topic, effect, error)
+            answer = EffectFailed(effect, error)
+        reconciler.handle(answer, self._now())
+
+    async def _answer(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: Effect) -> Answer:
         match effect:
             case ReadLayout():
-                await self._read_layout(managed, reconciler)
+                return await self._read_layout(managed, reconciler, effect)
             case PutLayout():
-                await self._put_layout(managed, reconciler, effect)
+                etag = await self._store.run(_put, effect.layout, effect.etag, self._store.retry_policy)
+                return LayoutWritten(effect.layout, etag)
             case OpenReplica():
-                await self._open(reconciler, effect)
+                return await self._open(reconciler, effect)
             case FlushAhead():
-                await self._flush_ahead(reconciler, effect)
-            case RequestSeal():
-                await self._seal_by_replica(reconciler, effect)
-            case SealFromFiler():
-                await self._seal_from_filer(reconciler, effect)
+                segment, plan = effect.segment, _planned_seal(effect.segment, reconciler.layout)
+                await self._sealing.flush_ahead(reconciler.topic, segment.name, segment.primary, *plan)
+                return TailFlushed(segment.name)
+            case RequestSeal() | SealFromFiler():
+                return await self._seal(reconciler, effect)
             case AppendIndex():
-                await self._append_index(managed, reconciler, effect)
+                entries = await self._store.run(_append, reconciler.topic, effect.entries, self._store.retry_policy)
+                managed.add_sealed(entries)
+                return IndexAppended(tuple(entry.name for entry in entries))
 
-    # ---- the layout
-
-    async def _read_layout(self, managed: ManagedTopic, reconciler: TopicReconciler) -> None:
+    async def _read_layout(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: ReadLayout) -> Answer:
         topic, was_known = reconciler.topic, reconciler.layout is not None
         try:
             found, known = await self._store.run(_read, topic, not managed.index_read, self._store.retry_policy)
-        except Exception as error:
-            self._log_failure("layout.read", topic, error)
-            if isinstance(error, CorruptDocument):
-                managed.quarantine(error, self._problems)
-            reconciler.read_failed(self._now())
-            return
-        why = "" if found is not None else self._not_new(managed, reconciler, was_known)
+        except CorruptDocument as error:
+            managed.quarantine(error, self._problems)
+            raise
+        layout, etag = found if found is not None else (None, None)
+        why = "" if layout is not None else self._not_new(managed, reconciler, was_known)
         if why:
-            managed.quarantine(topic_traces.missing(paths.layout(topic.name, topic.uid), why), self._problems)
-            reconciler.read_failed(self._now())
-            return
+            missing = topic_traces.missing(paths.layout(topic.name, topic.uid), why)
+            managed.quarantine(missing, self._problems)
+            return EffectFailed(effect, missing)
         managed.clear_quarantine(self._problems)
-        if reconciler.layout is not None and (found is None or found[0].version < reconciler.layout.version):
+        if reconciler.layout is not None and (layout is None or layout.version < reconciler.layout.version):
             # The read began before the last PUT, or the reply was stale.
-            log.warning(
-                "layout.stale", topic=topic.name, known=reconciler.layout.version, found=found and found[0].version
-            )
-            reconciler.read_failed(self._now())
-            return
-        if found is not None and index_is_stale(found[0], known.entries, known.removed):
-            log.warning("index.stale", topic=topic.name, layout=found[0].version)
-            reconciler.read_failed(self._now())
-            return
+            version = layout.version if layout is not None else None
+            log.warning("layout.stale", topic=topic.name, known=reconciler.layout.version, found=version)
+            return EffectFailed(effect, Unavailable(f"the filer returned the former layout {version}"))
+        if layout is not None and index_is_stale(layout, known.entries, known.removed):
+            log.warning("index.stale", topic=topic.name, layout=layout.version)
+            return EffectFailed(effect, Unavailable("the filer returned a former index of sealed segments"))
         managed.merge_index(known)
-        reconciler.layout_read(found)
+        return LayoutRead(layout, etag)
 
     def _not_new(self, managed: ManagedTopic, reconciler: TopicReconciler, was_known: bool) -> str:
         """What shows that the topic had a layout; empty if nothing does."""
@@ -137,129 +139,57 @@ class EffectRunner:
             return f"broker {hosted} hosts segments of it"
         return "the status of its resource has segments" if managed.desired.was_created else ""
 
-    async def _put_layout(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: PutLayout) -> None:
-        managed.pending_layout = effect.layout
-        try:
-            etag = await self._store.run(_put, effect.layout, effect.etag, self._store.retry_policy)
-        except Conflict as error:
-            self._log_failure("layout.put", reconciler.topic, error)
-            reconciler.layout_put_failed(self._now())
-        except Exception as error:
-            self._log_failure("layout.put", reconciler.topic, error)
-            managed.layout_write_failure = error.message if isinstance(error, StoreUnavailable) else ""
-            reconciler.layout_put_failed(self._now(), unclear=True)
-        else:
-            managed.layout_write_failure = ""
-            reconciler.layout_put(effect.layout, etag)
-        finally:
-            managed.pending_layout = None
-
-    # ---- replicas
-
-    async def _open(self, reconciler: TopicReconciler, effect: OpenReplica) -> None:
+    async def _open(self, reconciler: TopicReconciler, effect: OpenReplica) -> Answer:
         segment, replica, began = effect.segment, effect.replica, self._now()
-        try:
-            schema = schema_of(segment.schema_version, reconciler.layout, reconciler.topic.spec.schema)
-            request = pb.OpenSegment(
-                protocol=PROTOCOL,
-                topic=topic_to_pb(reconciler.topic, schema),
-                segment=segment_to_pb(segment),
-                incarnation=replica.incarnation,
-                max_upload_age=self._max_upload_age,
-            )
-            await self._brokers.call(replica, "open", request, timeout=OPEN_TIMEOUT_SECONDS)
-        except Exception as error:
-            # After these errors the broker will never open the segment, so core has to place it elsewhere.
-            no = isinstance(error, (NotHosted, WrongIncarnation, InvalidRequest))
-            refused = no or self._overloaded_too_often(reconciler.topic.uid, effect, error)
-            self._log_failure("segment.open", reconciler.topic, error, segment=segment.name, broker=replica.broker)
-            reconciler.open_failed(segment.name, replica.incarnation, self._now(), refused=refused)
+        schema = schema_of(segment.schema_version, reconciler.layout, reconciler.topic.spec.schema)
+        request = pb.OpenSegment(
+            protocol=PROTOCOL,
+            topic=topic_to_pb(reconciler.topic, schema),
+            segment=segment_to_pb(segment),
+            incarnation=replica.incarnation,
+            max_upload_age=self._max_upload_age,
+        )
+        await self._brokers.call(replica, "open", request, timeout=OPEN_TIMEOUT_SECONDS)
+        took = (self._now() - began) // 1000
+        log.debug("segment.opened", topic=reconciler.topic.name, segment=segment.name, broker=replica.broker, ms=took)
+        return ReplicaOpened(segment.name, replica.incarnation)
+
+    async def _seal(self, reconciler: TopicReconciler, effect: SealEffect) -> Answer:
+        topic, layout, name = reconciler.topic, reconciler.layout, effect.segment
+        assert layout is not None
+        if isinstance(effect, RequestSeal):
+            by, plan = effect.replica.broker, _planned_seal(layout.segment(name), layout)
+            outcome = await self._sealing.request_seal(topic, effect, *plan)
         else:
-            self._overloaded_attempts.pop((reconciler.topic.uid, segment.name, replica.incarnation), None)
-            took = (self._now() - began) // 1000
-            log.debug(
-                "segment.opened", topic=reconciler.topic.name, segment=segment.name, broker=replica.broker, ms=took
-            )
-            reconciler.opened(segment.name, replica.incarnation)
-
-    def _overloaded_too_often(self, uid: str, effect: OpenReplica, error: Exception) -> bool:
-        """Whether this broker has refused the segment for lack of memory too often."""
-        if not isinstance(error, Overloaded):
-            return False
-        key = (uid, effect.segment.name, effect.replica.incarnation)
-        self._overloaded_attempts[key] = self._overloaded_attempts.get(key, 0) + 1
-        if self._overloaded_attempts[key] < MAX_OVERLOADED_TRIES:
-            return False
-        del self._overloaded_attempts[key]
-        return True
-
-    async def _flush_ahead(self, reconciler: TopicReconciler, effect: FlushAhead) -> None:
-        segment, plan = effect.segment, _planned_seal(effect.segment, reconciler.layout)
-        try:
-            await self._sealing.flush_ahead(reconciler.topic, segment.name, segment.primary, *plan)
-        except Exception as error:
-            self._log_failure("segment.flush", reconciler.topic, error, segment=effect.segment.name)
-        reconciler.flushed(effect.segment.name)
-
-    async def _seal_by_replica(self, reconciler: TopicReconciler, effect: RequestSeal) -> None:
-        replica, name = effect.replica, effect.segment
-        try:
-            assert reconciler.layout is not None
-            plan = _planned_seal(reconciler.layout.segment(name), reconciler.layout)
-            outcome = await self._sealing.request_seal(reconciler.topic, effect, *plan)
-        except JournalIncomplete as error:
-            self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
-            reconciler.journal_incomplete(name, replica.incarnation, self._now(), error.end, error.watermark)
-        except NotHosted as error:
-            self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
-            reconciler.not_hosted(name, replica.incarnation, certain=error.certain)
-        except Exception as error:
-            self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
-            reconciler.seal_refused(name, replica.incarnation, self._now())
-        else:
-            self._record_seal(reconciler, outcome, by=replica.broker)
-
-    # ---- the filer
-
-    async def _seal_from_filer(self, reconciler: TopicReconciler, effect: SealFromFiler) -> None:
-        try:
-            assert reconciler.layout is not None
-            outcome = await self._sealing.seal_from_filer(reconciler.topic, reconciler.layout, effect)
-        except Exception as error:
-            self._log_failure(
-                "segment.seal", reconciler.topic, error, segment=effect.segment, broker="(from the filer)"
-            )
-            reconciler.filer_seal_failed(effect.segment, self._now())
-        else:
-            self._record_seal(reconciler, outcome, by="the filer")
-
-    async def _append_index(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: AppendIndex) -> None:
-        topic = reconciler.topic
-        try:
-            entries = await self._store.run(_append, topic, effect.entries, self._store.retry_policy)
-        except Exception as error:
-            self._log_failure("index.append", topic, error)
-            reconciler.append_index_failed(self._now())
-        else:
-            managed.add_sealed(entries)
-            reconciler.indexed([entry.name for entry in entries])
-
-    # ---- logs
-
-    def _record_seal(self, reconciler: TopicReconciler, outcome: SealOutcome, *, by: str) -> None:
-        if (
-            reconciler.outcome(outcome.segment) is None
-        ):  # every replica gets the request, to free its tail; only the first outcome is new
+            by, outcome = "the filer", await self._sealing.seal_from_filer(topic, layout, effect)
+        if reconciler.outcome(name) is None:  # every replica gets the request, and only the first outcome is new
             lost = lost_fields(outcome.lost)
             say = log.error if lost else log.info
-            say("segment.sealed", topic=reconciler.topic.name, segment=outcome.segment, end=outcome.end, by=by, **lost)
-        reconciler.sealed(outcome)
+            say("segment.sealed", topic=topic.name, segment=name, end=outcome.end, by=by, **lost)
+        return Sealed(outcome)
 
-    def _log_failure(self, what: str, topic: Topic, error: Exception, **more: str) -> None:
-        if isinstance(error, SmqError):
-            log.warning(f"{what}.failed", topic=topic.name, error=error.code, message=error.message, **more)
-        else:
-            log.error(f"{what}.failed", topic=topic.name, exc_info=error, **more)
+
+def _log_failure(topic: Topic, effect: Effect, error: Exception) -> None:
+    more: dict[str, str] = {}
+    match effect:
+        case ReadLayout():
+            what = "layout.read"
+        case PutLayout():
+            what = "layout.put"
+        case OpenReplica(segment, replica):
+            what, more = "segment.open", {"segment": segment.name, "broker": replica.broker}
+        case FlushAhead(segment):
+            what, more = "segment.flush", {"segment": segment.name}
+        case RequestSeal(name, replica):
+            what, more = "segment.seal", {"segment": name, "broker": replica.broker}
+        case SealFromFiler(name):
+            what, more = "segment.seal", {"segment": name, "broker": "(from the filer)"}
+        case AppendIndex():
+            what = "index.append"
+    if isinstance(error, SmqError):
+        log.warning(f"{what}.failed", topic=topic.name, error=error.code, message=error.message, **more)
+    else:
+        log.error(f"{what}.failed", topic=topic.name, exc_info=error, **more)
 
 
 def _planned_seal(segment: Segment, layout: Layout | None) -> tuple[str, list[Segment]]:

@@ -15,6 +15,7 @@ import structlog
 
 from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import SECOND
+from smq_core.reconcile.answers import ReplicaOpened
 from smq_core.reconcile.effects import Effect, OpenReplica, PutLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.brokers.registry import BrokerRegistry
@@ -196,11 +197,10 @@ class LeaderLoop:
         if isinstance(effect, OpenReplica):
             name, incarnation = effect.segment.name, effect.replica.incarnation
             if self._registry.holds(incarnation, reconciler.topic.uid, name):  # an earlier leader opened it
-                reconciler.opened(name, incarnation)
+                reconciler.handle(ReplicaOpened(name, incarnation), self._now())
                 self._queue.enqueue(managed)
                 return
         if isinstance(effect, PutLayout):
-            managed.pending_layout = effect.layout
             self._assignments.account(managed)
         self._tasks.spawn(self._run_effect(managed, reconciler, effect), partial(self._queue.enqueue, managed))
 

@@ -10,9 +10,12 @@ from smq_core.errors import InvalidRequest, NoBrokers, Unavailable, UnknownSegme
 from smq_core.model.entities import Phase, Segment
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.answers import Answer, ChangeRequested, LossAccepted
+from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
+from smq_operator.runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 
@@ -22,9 +25,10 @@ LAYOUT_WRITE_TIMEOUT_SECONDS = 5.0
 class ManualRequests:
     """Hands requests to the reconcilers of topics."""
 
-    def __init__(self, topics: TopicDirectory, queue: WorkQueue) -> None:
+    def __init__(self, topics: TopicDirectory, queue: WorkQueue, clock: Clock) -> None:
         self._topics = topics
         self._queue = queue
+        self._now = clock
 
     def submit(self, topic: str, request: SegmentChange) -> SegmentChange:
         """Submits a split, merge, move or roll, which is carried out as soon as possible.
@@ -37,11 +41,7 @@ class ManualRequests:
             raise NoBrokers(f"topic {managed.name} has no segments yet: try again when it is ready")
         names = tuple(found.name if (found := managed.find(name)) is not None else name for name in request.segments)
         request = SegmentChange(request.action, names, request.boundaries)
-        try:
-            managed.reconciler.submit_request(request)
-        except ValueError as error:
-            raise InvalidRequest(str(error)) from None
-        self._queue.enqueue(managed)
+        self._hand_over(managed, managed.reconciler, ChangeRequested(request))
         return request
 
     def accept_loss(self, topic: str, segment: str) -> str:
@@ -53,10 +53,8 @@ class ManualRequests:
         found = _find_with_successors(managed, segment)
         if managed.reconciler is None or found is None:
             raise UnknownSegment(f"topic {managed.name} has no segment {segment!r} that is open or being sealed")
-        if not managed.reconciler.accept_loss(found.name):
-            raise InvalidRequest(f"{found.name} is not being sealed: there is no loss to accept")
+        self._hand_over(managed, managed.reconciler, LossAccepted(found.name))
         log.warning("segment.loss_accepted", topic=managed.name, segment=found.name)
-        self._queue.enqueue(managed)
         return found.name
 
     def separate(self, primary: str, follower: str) -> None:
@@ -68,11 +66,19 @@ class ManualRequests:
                 )
                 if common and segment.phase is Phase.OPEN and not segment.successors and managed.reconciler is not None:
                     log.warning("segment.move_requested", topic=managed.name, segment=segment.name)
+                    move = SegmentChange(SegmentAction.MOVE, (segment.name,))
                     try:
-                        managed.reconciler.submit_request(SegmentChange(SegmentAction.MOVE, (segment.name,)))
-                    except ValueError as error:
-                        log.info("segment.move_deferred", segment=segment.name, message=str(error))
+                        self._hand_over(managed, managed.reconciler, ChangeRequested(move))
+                    except InvalidRequest as error:
+                        log.info("segment.move_deferred", segment=segment.name, message=error.message)
         self._queue.enqueue()
+
+    def _hand_over(self, managed: ManagedTopic, reconciler: TopicReconciler, request: Answer) -> None:
+        try:
+            reconciler.handle(request, self._now())
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
+        self._queue.enqueue(managed)
 
 
 async def wait_until_written(managed: ManagedTopic, request: SegmentChange) -> None:
@@ -84,7 +90,7 @@ async def wait_until_written(managed: ManagedTopic, request: SegmentChange) -> N
     assert reconciler is not None
     try:
         async with asyncio.timeout(LAYOUT_WRITE_TIMEOUT_SECONDS):
-            while managed.reconciler is reconciler and reconciler.is_pending(request) and not managed.deleted:
+            while managed.reconciler is reconciler and reconciler.requests.is_pending(request) and not managed.deleted:
                 await managed.wait_for_change()
     except TimeoutError:
         problem = managed.filer_problem
@@ -97,7 +103,7 @@ async def wait_until_written(managed: ManagedTopic, request: SegmentChange) -> N
         raise Unavailable(
             f"the leader restarted this topic and dropped the {request.action} of {names}: repeat the command"
         )
-    why = reconciler.rejected.get(request)
+    why = reconciler.requests.rejected.get(request)
     if why is not None:
         raise InvalidRequest(f"the {request.action} of {names} cannot be done any more: {why}")
 

@@ -129,8 +129,8 @@ class TopicSync:
             )
             if managed.last_adopted is not None:
                 managed.last_adopted = replace(managed.last_adopted, paused=desired.paused)
-        if managed.reconciler is not None and managed.reconciler.paused != desired.paused:
-            managed.reconciler.paused, managed.due = desired.paused, True
+        if managed.reconciler is not None and managed.reconciler.load.paused != desired.paused:
+            managed.reconciler.load.paused, managed.due = desired.paused, True
 
     async def _adopt(self, managed: ManagedTopic, desired: DesiredTopic) -> None:
         try:

@@ -105,7 +105,7 @@ MUTATIONS = (
         "let_any_answer_prove_that_nothing_was_acked",
         "Only an answer that is certain proves that a replica acked nothing.",
         "core/smq_core/sealing/seal_coordinator.py",
-        "attempt.acked_nothing or certain",
+        "attempt.acked_nothing or error.certain",
         "True",
         ("tests/unit/core/reconcile/test_sealing.py::test_an_answer_that_is_not_certain_proves_nothing",),
     ),

@@ -189,9 +189,9 @@ MUTATIONS = (
     Mutation(
         "report_a_loss_where_a_whole_journal_lacks_the_segment",
         "A whole journal without the segment proves that nothing was acked.",
-        EFFECTS,
-        "certain=error.certain",
-        "certain=False",
+        "core/smq_core/sealing/seal_coordinator.py",
+        "attempt.acked_nothing or error.certain",
+        "attempt.acked_nothing",
         (f"{TEST_RECOVERED}::test_a_whole_journal_without_the_segment_proves_that_nothing_was_lost[True]",),
     ),
     Mutation(
@@ -205,9 +205,9 @@ MUTATIONS = (
     Mutation(
         "repeat_requests_to_an_incomplete_journal",
         "An incomplete journal is used only when nothing better is left.",
-        EFFECTS,
-        "reconciler.journal_incomplete(name, replica.incarnation, self._now(), error.end, error.watermark)",
-        "reconciler.seal_refused(name, replica.incarnation, self._now())",
+        "core/smq_core/sealing/seal_coordinator.py",
+        "attempt.failed_at, attempt.recovered_end = now, error.end",
+        "attempt.failed_at = now",
         (f"{TEST_RECOVERED}::test_damaged_journals_are_used_if_there_is_nothing_better",),
     ),
     Mutation(
@@ -223,8 +223,8 @@ MUTATIONS = (
         "take_an_index_that_is_behind_its_layout",
         "An index that lacks what the layout has sealed is read again.",
         EFFECTS,
-        "if found is not None and index_is_stale(found[0], known.entries, known.removed):",
-        "if found is None and known.removed:",
+        "if layout is not None and index_is_stale(layout, known.entries, known.removed):",
+        "if layout is None and known.removed:",
         ("tests/unit/operator/reconcile/test_effects.py::test_an_index_that_is_behind_its_layout_is_not_taken",),
     ),
     Mutation(

@@ -174,7 +174,7 @@ def scale_while_it_is_paused(patch: Patch) -> None:
 def a_pause_stops_everything(patch: Patch) -> None:
     """While autoscaling is paused, failovers and manual requests continue."""
     original = TopicReconciler._change
-    patch.setattr(TopicReconciler, "_change", lambda self, *rest: [] if self.paused else original(self, *rest))
+    patch.setattr(TopicReconciler, "_change", lambda self, *rest: [] if self.load.paused else original(self, *rest))
 
 
 # ---- seals and successors

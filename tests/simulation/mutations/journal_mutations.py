@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
+from smq_core.errors import NotHosted
 from smq_core.model import layout_transitions
 from smq_core.model.entities import Liveness, SealedSegment
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
-from smq_core.sealing.seal_coordinator import SealCoordinator
+from smq_core.sealing.seal_coordinator import SealCoordinator, SealEffect
 from support.sim.brokers.broker import SimulatedBroker
 from support.sim.brokers.journal import SimulatedDisk, SimulatedJournal
 from support.sim.brokers.recovered_log import RecoveredLog
@@ -135,8 +136,12 @@ def a_segment_without_a_journal_leaves_no_mark(patch: Patch) -> None:
 @mutation
 def a_whole_journal_proves_nothing(patch: Patch) -> None:
     """A replica whose whole journal lacks the segment never hosted it, so nothing can be lost."""
-    original = SealCoordinator.not_hosted
-    patch.setattr(SealCoordinator, "not_hosted", lambda self, name, **_: original(self, name, certain=False))
+    original = SealCoordinator.failed
+
+    def failed(self: SealCoordinator, step: SealEffect, error: Exception, now: int) -> None:
+        original(self, step, NotHosted(error.message) if isinstance(error, NotHosted) else error, now)
+
+    patch.setattr(SealCoordinator, "failed", failed)
 
 
 @mutation

@@ -6,6 +6,19 @@ import itertools
 from dataclasses import replace
 
 from smq_core.model.entities import Layout, Liveness, Replica, SealOutcome, Topic, TopicSpec
+from smq_core.model.segment_action import SegmentAction
+from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.answers import (
+    Answer,
+    ChangeRequested,
+    EffectFailed,
+    IndexAppended,
+    LayoutRead,
+    LayoutWritten,
+    ReplicaOpened,
+    Sealed,
+    TailFlushed,
+)
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.seal_progress import RELEASE_DELAY
 from smq_core.reconcile.topic_reconciler import TopicReconciler
@@ -29,26 +42,38 @@ class ReconcilerHarness:
         self.now += passed
         return self.leader.step(self.now, self.brokers)
 
+    def handle(self, answer: Answer) -> None:
+        self.leader.handle(answer, self.now)
+
+    def fail(self, effect: Effect, error: Exception) -> None:
+        self.handle(EffectFailed(effect, error))
+
+    def request(self, action: SegmentAction, *segments: str) -> SegmentChange:
+        """A user's request."""
+        change = SegmentChange(action, segments)
+        self.handle(ChangeRequested(change))
+        return change
+
     def put(self, effect: PutLayout) -> None:
         self.stored, self.etag = effect.layout, self.etag + 1
-        self.leader.layout_put(effect.layout, str(self.etag))
+        self.handle(LayoutWritten(effect.layout, str(self.etag)))
 
     def answer(self, effects: list[Effect]) -> None:
-        """Everything that is asked for is done."""
+        """Every effect succeeds."""
         for effect in effects:
             match effect:
                 case ReadLayout():
-                    self.leader.layout_read((self.stored, str(self.etag)) if self.stored else None)
+                    self.handle(LayoutRead(self.stored, str(self.etag) if self.stored else None))
                 case PutLayout():
                     self.put(effect)
                 case OpenReplica():
-                    self.leader.opened(effect.segment.name, effect.replica.incarnation)
+                    self.handle(ReplicaOpened(effect.segment.name, effect.replica.incarnation))
                 case FlushAhead():
-                    self.leader.flushed(effect.segment.name)
+                    self.handle(TailFlushed(effect.segment.name))
                 case RequestSeal() | SealFromFiler():
-                    self.leader.sealed(SealOutcome(segment=effect.segment, end=5))
+                    self.handle(Sealed(SealOutcome(segment=effect.segment, end=5)))
                 case AppendIndex():
-                    self.leader.indexed([entry.name for entry in effect.entries])
+                    self.handle(IndexAppended(tuple(entry.name for entry in effect.entries)))
 
     def run(self, rounds: int = 20) -> list[Effect]:
         """Steps with answers until nothing is wanted; returns all effects."""

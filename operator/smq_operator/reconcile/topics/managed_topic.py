@@ -60,10 +60,6 @@ class ManagedTopic:
     deleted: bool = False
     announced_version: tuple[str | None, int] = (None, -1)
     """Etag of the layout and number of index changes at the last announcement."""
-    pending_layout: Layout | None = None
-    """The layout that is being written; the work that it assigns counts already."""
-    layout_write_failure: str = ""
-    """Why the last write of the layout failed because of the filer; empty after one that succeeded."""
     counted_layout: Layout | None = None
     """The layout whose assigned work is counted now."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,6 +74,11 @@ class ManagedTopic:
     @property
     def layout(self) -> Layout | None:
         return self.reconciler.layout if self.reconciler is not None else None
+
+    @property
+    def pending_layout(self) -> Layout | None:
+        """The layout that is being written; the work that it assigns counts already."""
+        return self.reconciler.layout_in_flight if self.reconciler is not None else None
 
     @property
     def layout_known(self) -> bool:
@@ -97,8 +98,8 @@ class ManagedTopic:
     @property
     def filer_problem(self) -> str:
         """What of the filer a change of the layout waits for; empty if it waits for something else."""
-        if self.layout_write_failure:
-            return self.layout_write_failure
+        if self.reconciler is not None and self.reconciler.write_failure:
+            return self.reconciler.write_failure
         return "it has not answered the write of the layout yet" if self.pending_layout is not None else ""
 
     @property
@@ -125,9 +126,8 @@ class ManagedTopic:
             self.index_read = False
             self.index_changes += 1  # what was counted is of the former topic of that name
         self.topic = topic
-        self.pending_layout = None
         self.reconciler = TopicReconciler(topic, lambda: uuid.uuid4().hex, warm_up_until=warm_up_until)
-        self.reconciler.paused = self.desired.paused
+        self.reconciler.load.paused = self.desired.paused
 
     def merge_index(self, index: Index) -> None:
         """Takes in an index that was read. Entries that this leader appended since stay; removed ones stay removed."""

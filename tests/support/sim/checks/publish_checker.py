@@ -11,6 +11,7 @@ from smq_core.model.atomic_publish import AppState, AtomicPublishes, CommitResul
 from smq_core.model.entities import Segment
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.answers import ChangeRequested
 from support.sim.filer.chunk_chain import PUBLISHES
 
 if TYPE_CHECKING:
@@ -68,10 +69,11 @@ class PublishChecker:
 
     def roll(self, segment: Segment) -> None:
         """Somebody follows the advice of a leader that waits for a seal."""
+        roll = SegmentChange(SegmentAction.ROLL, (segment.name,))
         for leader in self._history.leaders.values():
             if leader.process.alive and leader.machine.layout is not None:
                 try:
-                    leader.machine.submit_request(SegmentChange(SegmentAction.ROLL, (segment.name,)))
+                    leader.machine.handle(ChangeRequested(roll), leader.clock())
                 except ValueError:
                     continue
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.answers import ChangeRequested
 from smq_core.replica.segment_replica import ReplicaState
 from support.sim.engine.termination_proofs import HOST as API
 from support.sim.engine.world import MS, SECOND, Process
@@ -247,7 +248,7 @@ class FaultSchedule:
         request = SegmentChange(SegmentAction(action), tuple(s.name for s in chosen))
         self._log(f"asks {leader.process.name} to {action} {', '.join(request.segments)}")
         try:
-            leader.machine.submit_request(request)
+            leader.machine.handle(ChangeRequested(request), leader.clock())
         except ValueError as error:
             self._log(f"is refused: {error}")
             return None

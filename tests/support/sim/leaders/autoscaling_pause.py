@@ -70,7 +70,7 @@ class AutoscalingPauseScenario:
         A request may fail if the leader is killed first or rejects it; its sender then gets an error.
         """
         layout = self.history.store.truth(LAYOUT)
-        if self.history.deleting.gone or not leader.process.alive or request in leader.machine.rejected:
+        if self.history.deleting.gone or not leader.process.alive or request in leader.machine.requests.rejected:
             return
         assert isinstance(layout, Layout)
         left = [name for name in request.segments if name in layout and not layout.segment(name).successors]

@@ -92,7 +92,7 @@ class ElasticLeader(SimulatedLeader):
             return
         pausing = self.history.pausing
         if self.history.deployment.reached_by(self.process):
-            self.machine.paused = pausing.on
+            self.machine.load.paused = pausing.on
         super().step()
         same: dict[tuple[str, str], list[str]] = {}
         for decision in self.machine.decisions:
@@ -135,8 +135,10 @@ class ElasticLeader(SimulatedLeader):
 
     def _put_layout(self, effect: PutLayout) -> Steps:
         self.expected = effect.layout
-        yield from super()._put_layout(effect)
-        self.expected = None
+        try:
+            return (yield from super()._put_layout(effect))
+        finally:
+            self.expected = None
 
     # ---- the number of brokers
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import Unavailable, UnknownTopic
 from smq_core.model.group_start import GroupStart
-from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.leader import build_leader
 from smq_operator.leader_process import fleet_reconciler
@@ -154,9 +153,6 @@ class ProcessLeader:
     def machine(self) -> TopicReconciler:
         run = self.parts.topics.get(self.history.topic.name)
         return run.reconciler if run is not None and run.reconciler is not None else self._idle
-
-    def submit_request(self, request: SegmentChange) -> None:
-        self.machine.submit_request(request)
 
     def delete(self) -> Future:
         """An administrator's request to delete the topic. Returns the answer, or an error."""

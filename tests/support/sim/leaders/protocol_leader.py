@@ -6,13 +6,21 @@ proofs from the supervisor (reaped processes, removed nodes).
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import JournalIncomplete, NotHosted, SmqError, StoreUnavailable, WrongIncarnation
+from smq_core.errors import Conflict, SmqError
 from smq_core.model.entities import Liveness, Replica
 from smq_core.model.interval_set import contains
+from smq_core.reconcile.answers import (
+    EffectFailed,
+    IndexAppended,
+    LayoutRead,
+    LayoutWritten,
+    ReplicaOpened,
+    Sealed,
+    TailFlushed,
+)
 from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.scaling.placement import BrokerView
@@ -187,83 +195,56 @@ class SimulatedLeader:
     # ---- effects
 
     def _do(self, effect: Any) -> Steps:
-        match effect:
-            case ReadLayout():
-                yield from self._read_layout()
-            case PutLayout():
-                yield from self._put_layout(effect)
-            case OpenReplica():
-                yield from self._open(effect)
-            case FlushAhead(segment):
-                primary = segment.primary
-                call = self.network.call(self.process, primary.address, "flush", segment.name, primary.incarnation)
-                with suppress(SmqError):
-                    yield call
-                self.machine.flushed(segment.name)
-            case RequestSeal():
-                yield from self._request_seal(effect)
-            case SealFromFiler():
-                yield from self._seal_from_filer(effect)
-            case AppendIndex():
-                yield from self._append_index(effect)
+        try:
+            answer = yield from self._answer(effect)
+        except SmqError as error:
+            answer = EffectFailed(effect, error)
+        self.machine.handle(answer, self.clock())
         self.enqueue()
 
-    def _read_layout(self) -> Steps:
-        try:
-            found = yield self.store.get(self.process, LAYOUT)
-        except StoreUnavailable:
-            self.machine.read_failed(self.clock())
-        else:
-            self.machine.layout_read(found)
+    def _answer(self, effect: Any) -> Steps:
+        match effect:
+            case ReadLayout():
+                found = yield self.store.get(self.process, LAYOUT)
+                return LayoutRead(*(found or (None, None)))
+            case PutLayout():
+                return (yield from self._put_layout(effect))
+            case OpenReplica(segment, replica):
+                yield self.network.call(self.process, replica.address, "open", segment, replica.incarnation)
+                return ReplicaOpened(segment.name, replica.incarnation)
+            case FlushAhead(segment):
+                primary = segment.primary
+                yield self.network.call(self.process, primary.address, "flush", segment.name, primary.incarnation)
+                return TailFlushed(segment.name)
+            case RequestSeal():
+                return (yield from self._request_seal(effect))
+            case SealFromFiler():
+                return (yield from self._seal_from_filer(effect))
+            case AppendIndex():
+                return (yield from self._append_index(effect))
 
     def _put_layout(self, effect: PutLayout) -> Steps:
         layout = effect.layout
-        put = conditional_puts.put_conditionally(
+        result = yield from conditional_puts.put_conditionally(
             self.store, self.process, LAYOUT, layout, effect.etag, lambda it: it.writer == layout.writer
         )
-        try:
-            result = yield from put
-        except StoreUnavailable:
-            self.machine.layout_put_failed(self.clock(), unclear=True)
-            return
-        if isinstance(result, conditional_puts.PutApplied):
-            self.world.note(self.process.name, "", f"layout {layout.version} is put")
-            self.machine.layout_put(layout, result.etag)
-        else:
-            self.machine.layout_put_failed(self.clock())
-
-    def _open(self, effect: OpenReplica) -> Steps:
-        name, replica = effect.segment.name, effect.replica
-        try:
-            yield self.network.call(self.process, replica.address, "open", effect.segment, replica.incarnation)
-        except SmqError as error:
-            refused = isinstance(error, NotHosted | WrongIncarnation)
-            self.machine.open_failed(name, replica.incarnation, self.clock(), refused=refused)
-        else:
-            self.machine.opened(name, replica.incarnation)
+        if not isinstance(result, conditional_puts.PutApplied):
+            raise Conflict("another leader wrote the layout")
+        self.world.note(self.process.name, "", f"layout {layout.version} is put")
+        return LayoutWritten(layout, result.etag)
 
     def _request_seal(self, effect: RequestSeal) -> Steps:
-        name, replica = effect.segment, effect.replica
-        call = self.network.call(
+        outcome = yield self.network.call(
             self.process,
-            self._seal_address(replica),
+            self._seal_address(effect.replica),
             "seal",
-            name,
-            replica.incarnation,
+            effect.segment,
+            effect.replica.incarnation,
             effect.known_watermark,
             effect.accept_incomplete,
             timeout=SEAL_DEADLINE,
         )
-        try:
-            outcome = yield call
-        except JournalIncomplete as error:
-            self.machine.journal_incomplete(name, replica.incarnation, self.clock(), error.end, error.watermark)
-        except NotHosted as error:
-            self.machine.not_hosted(name, replica.incarnation, certain=error.certain)
-        except SmqError:
-            self.machine.seal_refused(name, replica.incarnation, self.clock())
-        else:
-            self.machine.sealed(outcome)
+        return Sealed(outcome)
 
     def _seal_from_filer(self, effect: SealFromFiler) -> Steps:
         chain = SimulatedChain(self.store, self.process, effect.segment)
@@ -271,34 +252,25 @@ class SimulatedLeader:
         steps = chain_sealer.seal(
             effect.segment, held, known_watermark=effect.known_watermark, at_least=effect.at_least
         )
-        try:
-            outcome = yield from chain.drive(steps)
-        except StoreUnavailable:
-            self.machine.filer_seal_failed(effect.segment, self.clock())
-        else:
-            self.checker.record_outcome(outcome, self.process.name)
-            self.machine.sealed(outcome)
+        outcome = yield from chain.drive(steps)
+        self.checker.record_outcome(outcome, self.process.name)
+        return Sealed(outcome)
 
     def _append_index(self, effect: AppendIndex) -> Steps:
         """Appends entries, except existing and removed ones, and repeats that until the index has all of them."""
-        names = [entry.name for entry in effect.entries]
-        try:
-            while True:
-                found = yield self.store.get(self.process, INDEX)
-                before, etag = found if found is not None else (IndexPage(), None)
-                known = {entry.name for entry in before.entries}
-                new = [e for e in effect.entries if e.name not in known and not contains(before.removed, e.number)]
-                if not new:
-                    break
-                entries = (*before.entries, *(replace(entry, bytes=entry.end) for entry in new))
-                page = replace(before, writer=self.world.unique("i"), entries=entries)
-                yield from conditional_puts.put_conditionally(
-                    self.store, self.process, INDEX, page, etag, lambda it, page=page: it.writer == page.writer
-                )
-        except StoreUnavailable:
-            self.machine.append_index_failed(self.clock())
-        else:
-            self.machine.indexed(names)
+        names = tuple(entry.name for entry in effect.entries)
+        while True:
+            found = yield self.store.get(self.process, INDEX)
+            before, etag = found if found is not None else (IndexPage(), None)
+            known = {entry.name for entry in before.entries}
+            new = [e for e in effect.entries if e.name not in known and not contains(before.removed, e.number)]
+            if not new:
+                return IndexAppended(names)
+            entries = (*before.entries, *(replace(entry, bytes=entry.end) for entry in new))
+            page = replace(before, writer=self.world.unique("i"), entries=entries)
+            yield from conditional_puts.put_conditionally(
+                self.store, self.process, INDEX, page, etag, lambda it, page=page: it.writer == page.writer
+            )
 
 
 def _age_order(report: LastReport) -> int:

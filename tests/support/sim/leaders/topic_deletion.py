@@ -98,7 +98,7 @@ class TopicDeletionScenario:
         """Requests the deletion during a PUT of the layout, if there is one before ``latest``."""
         world = self.history.world
         leaders: list[Any] = list(self.history.leaders.values())
-        if world.now >= latest or any(leader.machine._layout_in_flight is not None for leader in leaders):
+        if world.now >= latest or any(leader.machine.layout_in_flight is not None for leader in leaders):
             self._request_deletion()
         else:
             world.after(5 * MS, lambda: self._request_amid_change(latest))

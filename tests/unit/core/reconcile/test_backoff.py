@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smq_core.reconcile.open_backoff import BACKOFF_RESET_AFTER, FIRST_COOLDOWN, MAX_COOLDOWN, OpenBackoff
+from smq_core.reconcile.opening_progress import BACKOFF_RESET_AFTER, FIRST_COOLDOWN, MAX_COOLDOWN, OpenBackoff
 
 
 def test_cooldown_grows_until_a_segment_opens():

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from smq_core.errors import Conflict
 from smq_core.model.entities import Column, Durability, Liveness, Phase, Reason, Replica, TopicSchema
 from smq_core.model.layout_transitions import plan
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.answers import ChangeRequested, LayoutRead
 from smq_core.reconcile.effects import AppendIndex, PutLayout
 from smq_core.reconcile.seal_progress import RELEASE_DELAY
 from smq_core.reconcile.topic_reconciler import TopicReconciler
@@ -129,7 +131,7 @@ def test_a_change_that_is_not_allowed_changes_nothing_and_is_reported() -> None:
 def test_pending_segments_of_the_old_version_open_first() -> None:
     """If they were replaced, the writers of their predecessor would wait for one more seal."""
     harness = typed()
-    harness.leader.requests.append(SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",), (8,)))
+    harness.handle(ChangeRequested(SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",), (8,))))
     harness.answer([put_of(harness)])
     harness.leader.columns = (*FIRST, GATE)
     effects = harness.step()
@@ -152,7 +154,7 @@ def test_a_segment_with_too_few_replicas_gets_all_of_them() -> None:
 def test_another_reason_in_the_same_step_gives_the_new_version_too() -> None:
     harness = typed(min_segments=2)
     harness.leader.columns = (*FIRST, GATE)
-    harness.leader.requests.append(SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",), (4,)))
+    harness.handle(ChangeRequested(SegmentChange(SegmentAction.SPLIT, ("t-0-8-0",), (4,))))
     harness.lose(harness.layout.segment("t-8-16-1").primary.incarnation, Liveness.SUSPECT)
     layout = put_of(harness).layout
     assert {s.schema_version for s in layout.segments if not s.successors} == {1}
@@ -175,9 +177,9 @@ def test_a_leader_that_lost_the_race_does_not_change_the_schema_twice() -> None:
         harness.leader.columns, harness.leader.generation = (*FIRST, GATE), 2
     written = put_of(first)
     assert put_of(second).etag == written.etag
-    second.leader.layout_put_failed(second.now)
+    second.fail(written, Conflict(""))
     assert kinds(second.step()) == ["ReadLayout"]
-    second.leader.layout_read((written.layout, "theirs"))
+    second.handle(LayoutRead(written.layout, "theirs"))
     assert [e for e in second.step() if isinstance(e, PutLayout)] == []
 
 
@@ -208,7 +210,7 @@ def test_a_topic_without_a_schema_stays_without() -> None:
     harness.leader.columns = FIRST
     assert harness.step() == []
     assert "cannot get a schema" in str(harness.leader.schema_problem)
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.handle(ChangeRequested(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",))))
     assert put_of(harness).layout.schemas == ()
 
 

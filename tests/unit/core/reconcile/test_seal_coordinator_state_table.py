@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from smq_core.errors import NotHosted, StoreUnavailable, Unreachable
 from smq_core.model.entities import Durability, Liveness, Phase, Replica, SealOutcome, Segment
 from smq_core.model.keyspace import KeyRange
 from smq_core.sealing.seal_coordinator import (
@@ -16,7 +17,6 @@ from smq_core.sealing.seal_coordinator import (
     SealBlocked,
     SealCoordinator,
     SealFromFiler,
-    SealStep,
 )
 from support.state_table import NOTHING, StateTable, does
 
@@ -30,13 +30,14 @@ SEGMENT = Segment(
     replicas=(PRIMARY, FOLLOWER),
 )
 OUTCOME = SealOutcome(segment="s", end=4)
+REQUEST = RequestSeal("s", PRIMARY)
 WORDS = {Liveness.ALIVE: "alive", Liveness.SUSPECT: "suspect", Liveness.GONE: "gone"}
 ALIVE, SUSPECT, GONE = Liveness.ALIVE, Liveness.SUSPECT, Liveness.GONE
 
 
 def step(it: SealCoordinator, now: int, primary: Liveness = ALIVE, follower: Liveness = ALIVE) -> str | None:
     """The next step in short."""
-    found: SealStep | None = it.next_step(now, lambda incarnation: primary if incarnation == "i-p" else follower)
+    found = it.next_step(now, lambda incarnation: primary if incarnation == "i-p" else follower)
     match found:
         case RequestSeal(replica=replica):
             return replica.broker
@@ -76,20 +77,20 @@ def failed() -> SealCoordinator:
     """The call to the primary failed at 0."""
     it = new()
     step(it, 0)
-    it.refused("i-p", 0)
+    it.failed(REQUEST, Unreachable(""), 0)
     return it
 
 
 def not_hosted() -> SealCoordinator:
     """The primary does not host the segment."""
     it = requested()
-    it.not_hosted("i-p", certain=True)
+    it.failed(REQUEST, NotHosted("", certain=True), 0)
     return it
 
 
 def hosted_nowhere() -> SealCoordinator:
     it = not_hosted()
-    it.not_hosted("i-f", certain=True)
+    it.failed(replace(REQUEST, replica=FOLLOWER), NotHosted("", certain=True), 0)
     return it
 
 
@@ -103,7 +104,7 @@ def filer() -> SealCoordinator:
 def filer_failed() -> SealCoordinator:
     """The seal from the filer failed at 0."""
     it = filer()
-    it.filer_seal_failed(0)
+    it.failed(SealFromFiler("s", None), StoreUnavailable(""), 0)
     return it
 
 
@@ -149,10 +150,12 @@ INPUTS = {
     "next step after the request timeout, primary suspect": lambda it: step(it, REQUEST_TIMEOUT, SUSPECT),
     "next step when the request is repeated": lambda it: step(it, REQUEST_REPEAT_AFTER),
     "next step when the clock went back": lambda it: step(it, -1),
-    "the call to the primary fails": lambda it: it.refused("i-p", 1),
-    "the call to an unknown incarnation fails": lambda it: it.refused("i-x", 1),
-    "the primary does not host it": lambda it: it.not_hosted("i-p", certain=True),
-    "the seal from the filer fails": lambda it: it.filer_seal_failed(1),
+    "the call to the primary fails": lambda it: it.failed(REQUEST, Unreachable(""), 1),
+    "the call to an unknown incarnation fails": lambda it: it.failed(
+        replace(REQUEST, replica=Replica("x", "i-x", "x:1")), Unreachable(""), 1
+    ),
+    "the primary does not host it": lambda it: it.failed(REQUEST, NotHosted("", certain=True), 0),
+    "the seal from the filer fails": lambda it: it.failed(SealFromFiler("s", None), StoreUnavailable(""), 1),
     "the loss is accepted": lambda it: it.accept_loss(),
     "sealed": lambda it: it.sealed(replace(OUTCOME, end=6)),
     "release requests": lambda it: [r.replica.broker for r in it.release_requests(lambda _: ALIVE)],

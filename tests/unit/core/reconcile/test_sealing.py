@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smq_core.errors import NotHosted
+from smq_core.errors import NotHosted, StoreUnavailable, Unreachable
 from smq_core.model.entities import Durability, Liveness, Phase, Replica, SealOutcome, Segment
 from smq_core.model.keyspace import KeyRange
 from smq_core.sealing.seal_coordinator import (
@@ -68,7 +68,7 @@ def test_a_refused_call_is_repeated_after_a_pause():
     it = sealing(A, B)
     states = are(a=ALIVE, b=GONE)
     it.next_step(0, states)
-    it.refused(A.incarnation, 10)
+    it.failed(REQUESTS_A, Unreachable(""), 10)
     assert it.next_step(11, states) is None
     assert it.next_step(10 + RETRY_AFTER, states) == REQUESTS_A
 
@@ -93,7 +93,7 @@ def test_when_all_are_gone_the_filer_decides():
     it.known_watermark = 7
     assert it.next_step(0, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, at_least=True)
     assert it.next_step(1, are(a=GONE, b=GONE)) is None, "once at a time"
-    it.filer_seal_failed(2)
+    it.failed(SealFromFiler("s", 7), StoreUnavailable(""), 2)
     assert it.next_step(3, are(a=GONE, b=GONE)) is None
     assert it.next_step(2 + RETRY_AFTER, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, at_least=True)
 
@@ -102,21 +102,21 @@ def test_when_all_are_gone_the_filer_decides():
 def test_an_answer_that_is_not_certain_proves_nothing(state):
     it = sealing()
     it.next_step(0, are(a=GONE, b=state))
-    it.not_hosted(B.incarnation, certain=NotHosted("it is not here").certain)
+    it.failed(REQUESTS_B, NotHosted("it is not here"), 0)
     assert it.next_step(1, are(a=GONE, b=state)) == SealFromFiler("s", None, at_least=True)
 
 
 def test_a_running_replica_that_never_held_it_proves_that_nothing_was_acked():
     it = sealing()
     it.next_step(0, are(a=GONE, b=ALIVE))
-    it.not_hosted(B.incarnation, certain=True)
+    it.failed(REQUESTS_B, NotHosted("", certain=True), 0)
     assert it.next_step(1, are(a=GONE, b=ALIVE)) == SealFromFiler("s", None)
 
 
 def test_an_answer_that_another_process_gave_meanwhile_is_not_that_of_the_replica():
     it = sealing()
     it.next_step(0, are(a=GONE, b=ALIVE))
-    it.not_hosted(B.incarnation, certain=False)
+    it.failed(REQUESTS_B, NotHosted("", certain=False), 0)
     assert it.next_step(1, are(a=GONE, b=RECOVERED)) == SealFromFiler("s", None, at_least=True)
 
 

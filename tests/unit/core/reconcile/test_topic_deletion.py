@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from smq_core.errors import NotHosted, StoreUnavailable, Unreachable
 from smq_core.model.entities import Durability, Layout, Liveness, Reason, Replica, SealOutcome
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor, create, plan
@@ -62,7 +63,7 @@ def test_a_segment_that_no_replica_holds_is_sealed_from_the_filer(durability):
     steps = deletion.step(0, are(GONE))
     may_have_lost = durability is Durability.REPLICATED
     assert steps == [SealFromFiler(name, None, at_least=may_have_lost) for name in (FIRST, SECOND)]
-    deletion.filer_seal_failed(FIRST, 10)
+    deletion.failed(steps[0], StoreUnavailable(""), 10)
     assert deletion.step(11, are(GONE)) == []
     assert deletion.step(10 + RETRY_AFTER, are(GONE)) == [SealFromFiler(FIRST, None, at_least=may_have_lost)]
 
@@ -80,6 +81,6 @@ def test_unresponsive_replicas_block_the_deletion_until_one_is_back():
 def test_a_refused_call_is_repeated_and_one_that_holds_nothing_gives_way():
     deletion = TopicDeletion(layout())
     deletion.step(0, are())
-    deletion.not_hosted(FIRST, A.incarnation, certain=True)
-    deletion.refused(SECOND, B.incarnation, 0)
+    deletion.failed(RequestSeal(FIRST, A), NotHosted("", certain=True), 0)
+    deletion.failed(RequestSeal(SECOND, B), Unreachable(""), 0)
     assert deletion.step(1, are()) == [RequestSeal(FIRST, B), RequestSeal(SECOND, C)]

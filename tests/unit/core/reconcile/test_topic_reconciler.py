@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from smq_core.errors import Conflict, NotHosted, StoreStateUnknown, StoreUnavailable, Unreachable
 from smq_core.model.entities import Durability, Liveness, Phase, Replica
 from smq_core.model.layout_transitions import mark_deleted
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.answers import LayoutRead, LossAccepted, ReplicaFenced, ReplicaOpened, TailFlushed
 from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.seal_progress import RELEASE_DELAY, SUCCESSOR_HEAD_START
 from smq_core.reconcile.topic_reconciler import (
@@ -25,7 +27,7 @@ def test_it_reads_before_it_does_anything():
     harness = ReconcilerHarness()
     assert kinds(harness.step()) == ["ReadLayout"]
     assert harness.step() == [], "once at a time"
-    harness.leader.read_failed(harness.now)
+    harness.fail(ReadLayout(), StoreUnavailable(""))
     assert harness.step() == []
     assert kinds(harness.step(200_000)) == ["ReadLayout"]
 
@@ -56,7 +58,7 @@ def test_a_new_leader_waits_for_replicas_a_while():
 
 def test_a_roll_goes_through_every_step_in_order():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     effects = harness.run()
     order = kinds(effects)
     assert order[0] == "PutLayout"
@@ -71,12 +73,12 @@ def test_a_roll_goes_through_every_step_in_order():
 
 def test_the_layout_lets_nothing_go_before_the_index_has_it():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     for _ in range(6):
         effects = harness.step()
         harness.answer([e for e in effects if not isinstance(e, AppendIndex)])
     assert "t-0-16-0" in harness.layout
-    harness.leader.append_index_failed(harness.now)
+    harness.fail(AppendIndex(()), StoreUnavailable(""))
     assert not [e for e in harness.step() if isinstance(e, AppendIndex)], "after a pause"
     harness.answer(harness.step(300_000))
     harness.run()
@@ -85,7 +87,7 @@ def test_the_layout_lets_nothing_go_before_the_index_has_it():
 
 def test_successors_open_before_the_seal_begins_within_a_short_timeout():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     harness.answer(harness.step())
     effects = harness.step()
     assert set(kinds(effects)) == {"OpenReplica", "FlushAhead"}
@@ -95,30 +97,30 @@ def test_successors_open_before_the_seal_begins_within_a_short_timeout():
 
 def test_merged_segments_are_fenced_when_the_tails_of_all_are_written():
     harness = ReconcilerHarness(min_segments=2).begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.MERGE, ("t-0-8-0", "t-8-16-1")))
+    harness.request(SegmentAction.MERGE, "t-0-8-0", "t-8-16-1")
     harness.answer(harness.step())
     effects = harness.step()
     harness.answer([e for e in effects if isinstance(e, OpenReplica)])
     assert kinds(effects).count("FlushAhead") == 2
     assert harness.step() == []
-    harness.leader.flushed("t-0-8-0")
+    harness.handle(TailFlushed("t-0-8-0"))
     assert harness.step() == [], "the other one still writes"
-    harness.leader.flushed("t-8-16-1")
+    harness.handle(TailFlushed("t-8-16-1"))
     assert kinds(harness.step()) == ["RequestSeal", "RequestSeal"]
 
 
 def test_a_merge_waits_for_unresponsive_producers_only_briefly():
     harness = ReconcilerHarness(min_segments=2).begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.MERGE, ("t-0-8-0", "t-8-16-1")))
+    harness.request(SegmentAction.MERGE, "t-0-8-0", "t-8-16-1")
     harness.answer(harness.step())
     harness.answer([e for e in harness.step() if isinstance(e, OpenReplica)])
-    harness.leader.flushed("t-0-8-0")
+    harness.handle(TailFlushed("t-0-8-0"))
     assert kinds(harness.step(SUCCESSOR_HEAD_START)) == ["RequestSeal", "RequestSeal"]
 
 
 def test_writers_go_on_before_anything_else_is_done_about_a_seal():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     for _ in range(3):
         harness.answer(harness.step())
     assert harness.leader.outcome("t-0-16-0") is not None
@@ -153,10 +155,11 @@ def test_a_blocked_seal_is_reported_and_continues_when_the_loss_is_accepted():
     for _ in range(5):
         harness.answer([e for e in harness.step() if not isinstance(e, RequestSeal)])
     assert set(harness.leader.blocked["t-0-16-0"].waiting_for) == {"i0", "i1"}
-    assert harness.leader.accept_loss("t-0-16-0")
+    harness.handle(LossAccepted("t-0-16-0"))
     harness.run()
     assert not harness.leader.blocked and "t-0-16-0" not in harness.layout
-    assert not harness.leader.accept_loss("nothing")
+    with pytest.raises(ValueError, match="nothing is not being sealed: there is no loss to accept"):
+        harness.handle(LossAccepted("nothing"))
 
 
 def blocked(harness: ReconcilerHarness) -> ReconcilerHarness:
@@ -171,7 +174,7 @@ def blocked(harness: ReconcilerHarness) -> ReconcilerHarness:
 
 def test_an_accepted_loss_is_written_down_before_anything_is_given_up():
     harness = blocked(ReconcilerHarness(brokers=4).begun())
-    harness.leader.accept_loss("t-0-16-0")
+    harness.handle(LossAccepted("t-0-16-0"))
     (put,) = harness.step()
     assert isinstance(put, PutLayout) and put.layout.segment("t-0-16-0").loss_accepted
     assert not any(s.loss_accepted for s in put.layout.segments if s.name != "t-0-16-0")
@@ -183,17 +186,17 @@ def test_an_accepted_loss_is_written_down_before_anything_is_given_up():
 
 def test_a_put_that_is_lost_does_not_lose_the_acceptance():
     harness = blocked(ReconcilerHarness(brokers=4).begun())
-    harness.leader.accept_loss("t-0-16-0")
+    harness.handle(LossAccepted("t-0-16-0"))
     (put,) = harness.step()
     assert isinstance(put, PutLayout)
-    harness.leader.layout_put_failed(harness.now)
+    harness.fail(put, Conflict(""))
     harness.run()
     assert "t-0-16-0" not in harness.layout
 
 
 def test_the_next_leader_knows_of_an_accepted_loss():
     old = blocked(ReconcilerHarness(brokers=4).begun())
-    old.leader.accept_loss("t-0-16-0")
+    old.handle(LossAccepted("t-0-16-0"))
     (put,) = old.step()
     assert isinstance(put, PutLayout)
     harness = ReconcilerHarness(brokers=4)
@@ -205,7 +208,7 @@ def test_the_next_leader_knows_of_an_accepted_loss():
 def test_the_next_leader_reports_a_loss_it_did_not_observe():
     old = blocked(ReconcilerHarness(brokers=4).begun())
     old.leader.observe_watermark("t-0-16-0", 42)
-    old.leader.accept_loss("t-0-16-0")
+    old.handle(LossAccepted("t-0-16-0"))
     (put,) = old.step()
     assert isinstance(put, PutLayout)
     harness = ReconcilerHarness(brokers=4)
@@ -238,11 +241,11 @@ def test_a_new_leader_acts_at_once_when_it_knows_who_is_gone():
 
 def test_a_lost_put_is_thought_over_from_what_is_there():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     (put,) = harness.step()
     assert isinstance(put, PutLayout)
-    harness.leader.layout_put_failed(harness.now)
-    waiting = harness.leader.requests
+    harness.fail(put, Conflict(""))
+    waiting = harness.leader.requests.waiting
     assert waiting == [SegmentChange(SegmentAction.ROLL, ("t-0-16-0",))], "what a person asked for is not forgotten"
     assert kinds(harness.step()) == ["ReadLayout"]
     harness.answer([ReadLayout()])
@@ -252,44 +255,44 @@ def test_a_lost_put_is_thought_over_from_what_is_there():
 
 def test_a_request_is_pending_until_the_layout_has_it():
     harness = ReconcilerHarness().begun()
-    roll, split = SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)), SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",))
-    harness.leader.submit_request(roll)
-    harness.leader.submit_request(roll)
-    assert harness.leader.requests == [roll], "asking again changes nothing"
+    roll = harness.request(SegmentAction.ROLL, "t-0-16-0")
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
+    assert harness.leader.requests.waiting == [roll], "a repeated request changes nothing"
     with pytest.raises(ValueError, match="another request for t-0-16-0 is pending already"):
-        harness.leader.submit_request(split)
+        harness.request(SegmentAction.SPLIT, "t-0-16-0")
     (put,) = harness.step()
-    assert isinstance(put, PutLayout) and harness.leader.is_pending(roll)
+    assert isinstance(put, PutLayout) and harness.leader.requests.is_pending(roll)
     with pytest.raises(ValueError, match="t-0-16-0 is sealing"):
-        harness.leader.submit_request(split)
+        harness.request(SegmentAction.SPLIT, "t-0-16-0")
     harness.put(put)
-    assert not harness.leader.is_pending(roll) and not harness.leader.rejected
+    assert not harness.leader.requests.is_pending(roll) and not harness.leader.requests.rejected
 
 
 def test_a_superseded_request_is_dropped_with_a_reason():
-    harness, split = ReconcilerHarness().begun(), SegmentChange(SegmentAction.SPLIT, ("t-0-16-0",))
+    harness = ReconcilerHarness().begun()
     other = ReconcilerHarness()
     other.stored, other.etag = harness.stored, harness.etag
-    other.begun().leader.submit_request(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    other.begun().request(SegmentAction.ROLL, "t-0-16-0")
     other.run()
-    harness.leader.submit_request(split)
-    harness.step()
+    split = harness.request(SegmentAction.SPLIT, "t-0-16-0")
+    (put,) = harness.step()
     harness.stored, harness.etag = other.stored, other.etag
-    harness.leader.layout_put_failed(harness.now)
-    assert harness.leader.is_pending(split)
+    harness.fail(put, Conflict(""))
+    assert harness.leader.requests.is_pending(split)
     harness.run()
-    assert not harness.leader.is_pending(split) and "no open segment 't-0-16-0'" in harness.leader.rejected[split]
+    assert not harness.leader.requests.is_pending(split)
+    assert "no open segment 't-0-16-0'" in harness.leader.requests.rejected[split]
     (decision,) = [d for d in harness.leader.decisions if d.action == "refused"]
     assert decision.segments == split.segments and "the manual split is no longer possible" in decision.reason
 
 
 def test_an_unclear_put_that_was_applied_is_found_when_it_is_read():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     (put,) = harness.step()
     assert isinstance(put, PutLayout)
     harness.stored, harness.etag = put.layout, 99
-    harness.leader.layout_put_failed(harness.now, unclear=True)
+    harness.fail(put, StoreStateUnknown(""))
     assert harness.step() == []
     harness.answer(harness.step(200_000))
     harness.run()
@@ -299,11 +302,11 @@ def test_an_unclear_put_that_was_applied_is_found_when_it_is_read():
 def test_a_layout_older_than_the_known_one_is_passed_over():
     harness = ReconcilerHarness().begun()
     old = harness.stored
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     harness.run()
     version = harness.layout.version
     assert old is not None
-    harness.leader.layout_read((old, "1"))
+    harness.handle(LayoutRead(old, "1"))
     assert harness.layout.version == version
 
 
@@ -333,7 +336,7 @@ def test_a_layout_that_is_created_is_not_lost_to_a_read_that_began_before():
     read, put = harness.step(RESYNC_AFTER)
     assert isinstance(read, ReadLayout) and isinstance(put, PutLayout)
     harness.put(put)
-    harness.leader.layout_read(None)
+    harness.handle(LayoutRead(None, None))
     assert harness.layout == put.layout
 
 
@@ -343,11 +346,11 @@ def test_an_open_that_failed_is_repeated_and_one_that_was_refused_is_not():
     harness.answer(harness.step())
     first, second = harness.step()
     assert isinstance(first, OpenReplica) and isinstance(second, OpenReplica)
-    harness.leader.open_failed("t-0-16-0", first.replica.incarnation, harness.now, refused=False)
-    harness.leader.opened("t-0-16-0", second.replica.incarnation)
+    harness.fail(first, Unreachable(""))
+    harness.handle(ReplicaOpened("t-0-16-0", second.replica.incarnation))
     assert harness.step() == []
     assert harness.step(OPEN_RETRY_DELAY) == [first]
-    harness.leader.open_failed("t-0-16-0", first.replica.incarnation, harness.now, refused=True)
+    harness.fail(first, NotHosted(""))
     (put,) = harness.step()
     assert isinstance(put, PutLayout)
     assert first.replica not in put.layout.segments[-1].replicas
@@ -357,8 +360,9 @@ def test_a_segment_that_its_broker_fenced_moves_elsewhere():
     harness = ReconcilerHarness(replicas=2).begun()
     (segment,) = harness.layout.segments
     broken = segment.primary
-    assert harness.leader.replica_fenced(segment.name, broken.incarnation, harness.now)
-    assert not harness.leader.replica_fenced(segment.name, broken.incarnation, harness.now), "that is known"
+    assert not harness.leader.has_refused(segment.name, broken.incarnation)
+    harness.handle(ReplicaFenced(segment.name, broken.incarnation))
+    assert harness.leader.has_refused(segment.name, broken.incarnation)
     harness.run()
     (successor,) = (s for s in harness.layout.segments if not s.successors)
     assert successor.name != segment.name and broken not in successor.replicas
@@ -373,7 +377,7 @@ def test_a_broker_that_refuses_everything_does_not_make_segments_without_end():
         puts += [harness.now for e in effects if isinstance(e, PutLayout)]
         for effect in effects:
             if isinstance(effect, OpenReplica) and effect.replica.incarnation == "i2":
-                harness.leader.open_failed(effect.segment.name, "i2", harness.now, refused=True)
+                harness.fail(effect, NotHosted(""))
             else:
                 harness.answer([effect])
     assert 8 <= len(puts) <= 30
@@ -391,7 +395,7 @@ def test_a_leader_that_lost_to_one_with_more_brokers_leaves_its_layout_alone_at_
     moved = replace(segment, replicas=(segment.replicas[0], new))
     harness.stored = replace(harness.layout, version=harness.layout.version + 1, segments=(moved,))
     harness.etag += 1
-    harness.leader.layout_put_failed(harness.now)
+    harness.fail(PutLayout(harness.layout, "old"), Conflict(""))
     began = harness.now
     while harness.now < began + FOREIGN_BROKER_WARM_UP - 10_000:
         effects = harness.step(100_000)
@@ -407,14 +411,14 @@ def test_a_report_replaces_a_status_call():
     harness.stored, harness.etag = old.stored, old.etag
     harness.answer(harness.step())
     for replica in harness.layout.segments[0].replicas:
-        harness.leader.opened("t-0-16-0", replica.incarnation)
+        harness.handle(ReplicaOpened("t-0-16-0", replica.incarnation))
     assert harness.leader.has_opened("t-0-16-0", "i0")
     assert harness.step() == []
 
 
 def test_every_replica_is_notified_of_the_seal_once():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     requested = [e.replica.incarnation for e in harness.run() if isinstance(e, RequestSeal)]
     assert requested[0] == "i0" and sorted(requested[1:]) == ["i0", "i1"]
 
@@ -430,7 +434,7 @@ def test_a_dead_broker_leaves_every_segment(replicas):
 
 def test_a_broker_that_dies_while_its_segment_is_pending_is_replaced():
     harness = ReconcilerHarness(brokers=5).begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.MOVE, ("t-0-16-0",)))
+    harness.request(SegmentAction.MOVE, "t-0-16-0")
     harness.answer(harness.step())
     pending = next(s for s in harness.layout.segments if s.phase is Phase.PENDING)
     harness.lose(pending.primary.incarnation)
@@ -441,11 +445,11 @@ def test_a_broker_that_dies_while_its_segment_is_pending_is_replaced():
 
 def test_a_layout_that_has_ended_is_left_alone():
     harness = ReconcilerHarness().begun()
-    harness.leader.requests.append(SegmentChange(SegmentAction.ROLL, ("t-0-16-0",)))
+    harness.request(SegmentAction.ROLL, "t-0-16-0")
     (put,) = harness.step()
     harness.stored, harness.etag = mark_deleted(harness.layout, writer="e"), 99
     assert isinstance(put, PutLayout) and harness.stored.version == put.layout.version
-    harness.leader.layout_put_failed(harness.now)
+    harness.fail(put, Conflict(""))
     harness.answer(harness.step())
     harness.lose("i0")
     assert harness.layout.deleted and not harness.step() and not harness.step(RESYNC_AFTER + 1)

@@ -79,7 +79,7 @@ async def test_a_waiting_request_is_reported_and_a_repeated_one_joins_it(monkeyp
         for _ in range(2):
             with pytest.raises(RpcAborted, match=f"the split of {NAME} is pending: no broker is available"):
                 await requested_topic.plan("split")
-        assert len(requested_topic.leader.requests) == 1
+        assert len(requested_topic.leader.requests.waiting) == 1
         with pytest.raises(RpcAborted, match="already: wait for it"):
             await requested_topic.plan("roll")
         monkeypatch.undo()
@@ -93,10 +93,10 @@ async def test_a_superseded_request_is_reported(monkeypatch: pytest.MonkeyPatch)
     async with open_requested_topic() as requested_topic:
         monkeypatch.setattr(requested_topic.host.parts.assignments, "views", dict)
         planned = asyncio.ensure_future(requested_topic.plan("split"))
-        await wait_until(lambda: requested_topic.leader.requests, what="it waits")
-        (request,) = requested_topic.leader.requests
+        await wait_until(lambda: requested_topic.leader.requests.waiting, what="it waits")
+        (request,) = requested_topic.leader.requests.waiting
         assert request == SegmentChange(SegmentAction.SPLIT, (NAME,))
-        requested_topic.leader.requests.insert(0, SegmentChange(SegmentAction.ROLL, (NAME,)))
+        requested_topic.leader.requests.waiting.insert(0, SegmentChange(SegmentAction.ROLL, (NAME,)))
         monkeypatch.undo()
         with pytest.raises(RpcAborted, match=f"the split of {NAME} cannot be done any more: {NAME} is sealing"):
             await planned

@@ -403,7 +403,7 @@ async def test_a_topic_that_fails_does_not_stop_the_others(monkeypatch: pytest.M
 
         bad = leader.topics["default/bad"].reconciler
         assert bad is not None
-        monkeypatch.setattr(type(bad), "_open", _only(bad, fails, type(bad)._open))
+        monkeypatch.setattr(type(bad), "_index", _only(bad, fails, type(bad)._index))
         await wait_until(lambda: leader.topics["default/bad"].reconciler is not bad)
         victim = leader.topics[TOPIC].layout.segments[0].primary  # type: ignore[union-attr]
         open_topic_setup.fleet.brokers[victim.incarnation].living = False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from smq_core.reconcile.topic_reconciler import TopicReconciler
-from smq_core.sealing.seal_coordinator import SealFromFiler
+from smq_core.model.entities import SealOutcome
 from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.object_store.store import open_store
@@ -26,10 +25,11 @@ async def test_an_accepted_loss_and_its_offsets_survive_the_leader():
     platform.add_topic(TOPIC)
     first = LeaderInMemory(platform, fleet, store)
 
-    async def never(leader: TopicReconciler, effect: SealFromFiler) -> None:
+    async def never(*_: object) -> SealOutcome:
         await asyncio.Event().wait()
+        raise AssertionError
 
-    first.effects._seal_from_filer = never  # type: ignore[method-assign]
+    first.effects._sealing.seal_from_filer = never  # type: ignore[method-assign]
     async with running_leader(first):
         await wait_until(lambda: TOPIC in first.topics and first.topics[TOPIC].is_stable, what="it is open")
         managed = first.topics[TOPIC]

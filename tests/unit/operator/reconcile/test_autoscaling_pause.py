@@ -26,7 +26,7 @@ async def test_a_topic_is_paused_and_resumed_and_says_so() -> None:
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].layout)
         managed = leader.topics[TOPIC]
         await leader.call("PauseScaling", admin_pb2.PauseScalingRequest(topic="t", paused=True))
-        assert managed.reconciler is not None and managed.reconciler.paused
+        assert managed.reconciler is not None and managed.reconciler.load.paused
         assert _paused(leader).status == "True"
         assert "run `smq topic resume-scaling t`" in _paused(leader).message
         listed = await leader.call("ListTopics", admin_pb2.ListTopicsRequest())
@@ -59,7 +59,7 @@ async def test_a_new_leader_begins_with_the_pause() -> None:
     async with running_leader(leader):
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].reconciler)
         topic_leader = leader.topics[TOPIC].reconciler
-        assert topic_leader is not None and topic_leader.paused
+        assert topic_leader is not None and topic_leader.load.paused
         assert not [d for d in leader.decisions.recent if d.action == "pause-scaling"], "nothing has changed"
 
 

@@ -13,6 +13,7 @@ from smq_core.errors import StoreStateUnknown, Unavailable
 from smq_core.model.entities import Layout
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.answers import ChangeRequested
 from smq_core.reconcile.effects import PutLayout, ReadLayout
 from smq_operator.reconcile.manual_requests import wait_until_written
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -95,7 +96,7 @@ async def test_a_manual_request_that_waits_for_the_filer_says_so(monkeypatch: py
     async with topic_with_layout() as (leader, managed, known):
         assert managed.reconciler is not None
         wanted = SegmentChange(SegmentAction.ROLL, (known.segments[0].name,))
-        managed.reconciler.submit_request(wanted)
+        managed.reconciler.handle(ChangeRequested(wanted), 0)
         with pytest.raises(Unavailable, match="pending: no broker is available"):
             await wait_until_written(managed, wanted)
         monkeypatch.setattr(leader.effects, "_store", FailingStore())
@@ -109,7 +110,7 @@ async def test_a_request_that_a_restart_of_its_topic_dropped_was_not_written() -
     async with topic_with_layout() as (leader, managed, known):
         assert managed.reconciler is not None
         wanted = SegmentChange(SegmentAction.ROLL, (known.segments[0].name,))
-        managed.reconciler.submit_request(wanted)
+        managed.reconciler.handle(ChangeRequested(wanted), 0)
         waiting = asyncio.ensure_future(wait_until_written(managed, wanted))
         await asyncio.sleep(0)
         leader.sync.restart(managed, "broken by the test")

@@ -137,7 +137,9 @@ async def test_two_leaders_at_once_do_no_harm():
                 managed = leader.topics[TOPIC]
                 assert managed.layout is not None and managed.reconciler is not None
                 names = [s.name for s in managed.layout.segments]
-                managed.reconciler.requests.append(SegmentChange(SegmentAction.ROLL, (names[turn % len(names)],)))
+                managed.reconciler.requests.waiting.append(
+                    SegmentChange(SegmentAction.ROLL, (names[turn % len(names)],))
+                )
                 leader.queue.enqueue()
             await wait_until(
                 lambda old=versions: all(
