@@ -54,7 +54,7 @@ def leader_of(name: str, segments: int, partitions: int, there: list[Replica]) -
     ]
     layout = create(name, "uid", partitions, parts, now=0, writer="w")
     leader = TopicReconciler(
-        Topic(name, "uid", spec), unique=lambda: str(next(at)), layout=layout, etag="1", _layout_known=True
+        Topic(name, "uid", spec), unique=lambda: str(next(at)), layout=layout, etag="1", layout_known=True
     )
     for segment in layout.segments:
         for replica in segment.replicas:

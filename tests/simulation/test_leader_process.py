@@ -44,6 +44,11 @@ def test_a_seed_is_one_history() -> None:
     one, two = run_history(1), run_history(1)
     assert one.world.story.lines == two.world.story.lines
     assert one.decisions and any("layout.put" in words or "decision" in words for *_, words in one.world.story.lines)
+    one.finish_story()
+    two.finish_story()
+    assert one.world.story.lines == two.world.story.lines
+    shown = [(who.partition(".")[0], words.split()[0]) for _, who, _, words in one.world.story.lines]
+    assert shown.index(("leader-0", "PutLayout")) < shown.index(("leader-0", "ReplicaOpened")), "a failure prints this"
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ from smq_core.reconcile.requested_changes import RequestedChanges
 from smq_core.reconcile.seal_planner import plan_seals
 from smq_core.reconcile.seal_progress import entries_to_index, seal_effects
 from smq_core.reconcile.segment_record import SegmentRecords
+from smq_core.reconcile.topic_story import TopicStory
 from smq_core.scaling.placement import BrokerView, Placer
 from smq_core.scaling.topic_load import TopicLoad
 from smq_core.sealing.seal_coordinator import RequestSeal, SealBlocked, SealFromFiler
@@ -82,6 +83,8 @@ class TopicReconciler:
     etag: str | None = None
     decisions: list[Decision] = field(default_factory=list)
     requests: RequestedChanges = field(default_factory=RequestedChanges)
+    story: TopicStory = field(default_factory=TopicStory)
+    """The last effects and answers."""
     load: TopicLoad = field(default_factory=TopicLoad)
     warm_up_until: Micros = 0
     columns: tuple[Column, ...] | None = None
@@ -89,7 +92,8 @@ class TopicReconciler:
     generation: int = 0
     schema_problem: str | None = None
     """Why the desired columns cannot follow the newest version of the schema."""
-    _layout_known: bool = False
+    layout_known: bool = False
+    """The layout was read, or was found not to exist yet."""
     _layout_read_pending: bool = False
     _read_at: Micros = 0
     layout_in_flight: Layout | None = None
@@ -125,7 +129,13 @@ class TopicReconciler:
 
     def step(self, now: Micros, brokers: Mapping[str, BrokerView]) -> list[Effect]:
         """Returns the effects to start now. ``brokers`` is by incarnation; a missing one is suspect, not gone."""
-        if not self._layout_known:
+        effects = self._next_effects(now, brokers)
+        for effect in effects:
+            self.story.add(now, effect, self.layout)
+        return effects
+
+    def _next_effects(self, now: Micros, brokers: Mapping[str, BrokerView]) -> list[Effect]:
+        if not self.layout_known:
             if self._layout_read_pending or now < self._retry_at:
                 return []
             self._layout_read_pending, self._read_at = True, now
@@ -251,6 +261,7 @@ class TopicReconciler:
 
         Raises ValueError, with a message for the user, if a request is impossible or conflicts with another one.
         """
+        known = self.layout
         match answer:
             case LayoutRead(layout, etag):
                 self._take_layout_read(layout, etag)
@@ -266,7 +277,7 @@ class TopicReconciler:
                 self.layout_in_flight = None
                 self.write_failure = error.message if isinstance(error, StoreUnavailable) else ""
                 self.requests.put_failed()
-                self._layout_known = False  # so the next step reads the layout, at once if another leader wrote it
+                self.layout_known = False  # so the next step reads the layout, at once if another leader wrote it
                 self._retry_at = now if isinstance(error, Conflict) else now + STORE_RETRY_DELAY
             case ReplicaOpened(name, incarnation):
                 opening = self._records.of(name).opening(incarnation)
@@ -306,13 +317,14 @@ class TopicReconciler:
                 if sealing is None or sealing.outcome is not None:
                     raise ValueError(f"{name} is not being sealed: there is no loss to accept")
                 self._records.of(name).loss_to_accept = True
+        self.story.add(now, answer, known)
 
     def _take_layout_read(self, layout: Layout | None, etag: str | None) -> None:
         """Takes a layout, unless it is older than the known one, because the filer may return a former version."""
         self._layout_read_pending = False
         if self.layout is not None and (layout is None or layout.version < self.layout.version):
             return
-        self._layout_known = True
+        self.layout_known = True
         self._layout_superseded = (
             self.layout is not None and layout is not None and layout.version > self.layout.version
         )
@@ -328,15 +340,10 @@ class TopicReconciler:
     # ---- what is known
 
     @property
-    def layout_known(self) -> bool:
-        """True once the layout was read, or was found not to exist yet."""
-        return self._layout_known
-
-    @property
     def is_idle(self) -> bool:
         """True if nothing is requested or under way, so that only load, age or the brokers can lead to effects."""
         if (
-            not self._layout_known
+            not self.layout_known
             or self.layout is None
             or self.layout_in_flight is not None
             or self._index_append_pending

@@ -16,6 +16,7 @@ from smq_core.model.sealed_losses import merge_loss
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
 from smq_core.reconcile.retention import Removal
 from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.reconcile.topic_story import TopicStory
 from smq_core.scaling.segment_load import TrafficRates
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.runtime.problems import LeaderProblems
@@ -35,6 +36,7 @@ class ManagedTopic:
     desired: DesiredTopic
     topic: Topic | None = None
     reconciler: TopicReconciler | None = None
+    story: TopicStory = field(default_factory=TopicStory)
     problem: str | None = None
     unreadable: CorruptDocument | None = None
     """Which of its documents in the filer cannot be read, and why. The leader does not lead the topic until then."""
@@ -125,8 +127,11 @@ class ManagedTopic:
             self.sealed, self.removed_intervals, self.removed_segments, self.retention_held = {}, EMPTY, {}, {}
             self.index_read = False
             self.index_changes += 1  # what was counted is of the former topic of that name
+            self.story = TopicStory()
         self.topic = topic
-        self.reconciler = TopicReconciler(topic, lambda: uuid.uuid4().hex, warm_up_until=warm_up_until)
+        self.reconciler = TopicReconciler(
+            topic, lambda: uuid.uuid4().hex, warm_up_until=warm_up_until, story=self.story
+        )
         self.reconciler.load.paused = self.desired.paused
 
     def merge_index(self, index: Index) -> None:

@@ -39,6 +39,7 @@ class LeaderProcessHistory(ElasticHistory):
     journal_share = 0
 
     def draw(self, dice: Random) -> None:
+        self._all_leaders: list[ProcessLeader] = []
         super().draw(dice)
         self.world.after(SECOND, self._check_fleet)
 
@@ -57,7 +58,16 @@ class LeaderProcessHistory(ElasticHistory):
     def make_leader(self, address: str) -> SimulatedLeader:
         leader = ProcessLeader(self, address)
         self.loops.append(leader.loop)
+        self._all_leaders.append(leader)
         return leader  # type: ignore[return-value]
+
+    def finish_story(self) -> None:
+        """Each leader has kept the story of the topic, as a real one does."""
+        lines = self.world.story.lines
+        for leader in self._all_leaders:
+            name = leader.process.name
+            lines += [(it.at, name, it.segment, str(it)) for it in leader.machine.story.events]
+        lines.sort(key=lambda line: line[0])
 
     def load_of(self, broker: SimulatedBroker) -> pb.BrokerStatus:
         return status_of(broker, self.topic)

@@ -226,6 +226,9 @@ class History:
         """The load that this broker reports, or None if nothing depends on it."""
         return None
 
+    def finish_story(self) -> None:
+        """Adds to the story of a failed history what its processes noted elsewhere."""
+
     def make_leader(self, address: str) -> SimulatedLeader:
         return SimulatedLeader(self, address)
 
@@ -312,6 +315,7 @@ def _story(history: History, subject: str) -> str:
 
     If the subject is not a segment, the story has all events.
     """
+    history.finish_story()
     ranges = history.checker.ranges
     related = {n for n, r in ranges.items() if subject in ranges and r.overlaps(ranges[subject])}
     return history.world.story.about(related)

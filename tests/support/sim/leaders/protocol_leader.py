@@ -7,6 +7,7 @@ proofs from the supervisor (reaped processes, removed nodes).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import Conflict, SmqError
@@ -23,12 +24,13 @@ from smq_core.reconcile.answers import (
 )
 from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.reconcile.topic_story import StoryEvent, TopicStory
 from smq_core.scaling.placement import BrokerView
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_storage.catalog.sealed_index import IndexPage
-from support.sim.engine.world import MS, SECOND, Process, Steps
+from support.sim.engine.world import MS, SECOND, Process, Steps, World
 from support.sim.filer import conditional_puts
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
 from support.sim.leaders.group_host import GroupHost
@@ -54,6 +56,17 @@ class LastReport:
     unresponsive: bool = False
 
 
+class NotedStory(TopicStory):
+    """The story of a leader's reconciler as a part of the history's story."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__()
+        self._note = partial(world.note, process.name)
+
+    def keep(self, event: StoryEvent) -> None:
+        self._note(event.segment, str(event))
+
+
 class SimulatedLeader:
     def __init__(self, history: History, address: str) -> None:
         self.history = history
@@ -67,7 +80,10 @@ class SimulatedLeader:
         self.process.node = self
         self.skew = 0
         self.machine = TopicReconciler(
-            history.topic, unique=lambda: self.world.unique("w"), warm_up_until=self.clock() + WARM_UP
+            history.topic,
+            unique=lambda: self.world.unique("w"),
+            warm_up_until=self.clock() + WARM_UP,
+            story=NotedStory(self.world, self.process),
         )
         self.last_reports: dict[str, LastReport] = {}
         self.groups = GroupHost(self)
@@ -113,8 +129,6 @@ class SimulatedLeader:
 
     def step(self) -> None:
         for effect in self.machine.step(self.clock(), self.views()):
-            if not isinstance(effect, ReadLayout):
-                self.world.note(self.process.name, "", _words(effect))
             if isinstance(effect, RequestSeal):
                 self.checker.losses.seal_requested(effect, self.machine.watermarks.get(effect.segment))
             self.process.start(self._do(effect))
@@ -230,7 +244,6 @@ class SimulatedLeader:
         )
         if not isinstance(result, conditional_puts.PutApplied):
             raise Conflict("another leader wrote the layout")
-        self.world.note(self.process.name, "", f"layout {layout.version} is put")
         return LayoutWritten(layout, result.etag)
 
     def _request_seal(self, effect: RequestSeal) -> Steps:
@@ -280,26 +293,3 @@ def _age_order(report: LastReport) -> int:
 def started_at(incarnation: str) -> int:
     """The order in which the processes of a broker started."""
     return int(incarnation.rpartition(".")[2])
-
-
-def _words(effect: Any) -> str:
-    match effect:
-        case PutLayout(layout):
-            parts = ", ".join(
-                f"{s.name}:{s.phase}{'→' + '+'.join(s.successors) if s.successors else ''}"
-                f"@{'/'.join(r.incarnation for r in s.replicas)}"
-                for s in layout.segments
-            )
-            return f"puts layout {layout.version}: {parts}"
-        case OpenReplica(segment, replica):
-            return f"asks {replica.incarnation} to open {segment.name}"
-        case RequestSeal(segment, replica, _, accept_incomplete):
-            incomplete = ", even if its journal is incomplete" if accept_incomplete else ""
-            return f"asks {replica.incarnation} to seal {segment}{incomplete}"
-        case SealFromFiler(segment):
-            return f"seals {segment} from the filer"
-        case FlushAhead(segment):
-            return f"asks for a flush of {segment.name}"
-        case AppendIndex(entries):
-            return f"indexes {', '.join(e.name for e in entries)}"
-    return str(effect)

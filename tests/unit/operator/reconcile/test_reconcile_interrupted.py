@@ -151,7 +151,7 @@ async def test_two_leaders_at_once_do_no_harm():
             for leader in leaders:
                 managed = leader.topics[TOPIC]
                 if managed.reconciler is not None:
-                    managed.reconciler._layout_known = False
+                    managed.reconciler.layout_known = False
                 leader.queue.enqueue()
         await wait_until(lambda: all(interrupted_failover.is_quiet(it) for it in leaders), "both agree in the end")
         assert [it.topics[TOPIC].layout for it in leaders] == [interrupted_failover.layout()] * 2
