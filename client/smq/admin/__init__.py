@@ -1,7 +1,7 @@
 """The admin API: topics, segments, brokers and groups, and manual changes to them."""
 
 from smq.admin.admin import Admin
-from smq.admin.brokers import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad
+from smq.admin.brokers import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad, StoryEvent
 from smq.admin.groups import GroupInfo, GroupReset, GroupSegment
 from smq.admin.topics import (
     AlteredTopic,
@@ -32,6 +32,7 @@ __all__ = [
     "RecoveredTopic",
     "SegmentInfo",
     "SegmentLoad",
+    "StoryEvent",
     "TopicChange",
     "TopicInfo",
     "TopicSetting",

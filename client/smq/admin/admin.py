@@ -8,7 +8,16 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from smq.admin.brokers import BrokerInfo, DecisionInfo, PinInfo, broker_info, decision_info, pin_info
+from smq.admin.brokers import (
+    BrokerInfo,
+    DecisionInfo,
+    PinInfo,
+    StoryEvent,
+    broker_info,
+    decision_info,
+    pin_info,
+    story_event,
+)
 from smq.admin.groups import GroupInfo, GroupReset, group_info
 from smq.admin.topics import (
     AlteredTopic,
@@ -247,6 +256,14 @@ class Admin:
         """The leader's last decisions, oldest first."""
         reply = self._leader.admin.ListDecisions(admin_pb2.ListDecisionsRequest())
         return [decision_info(d) for d in reply.decisions]
+
+    def story(self, topic: str) -> list[StoryEvent]:
+        """What the leader did about the topic since it leads, and what came of it: the last 1,000 events, oldest first.
+
+        A segment that opens, or one that is sealed, has several events. See :class:`StoryEvent`.
+        """
+        reply = self._leader.admin.ReadStory(admin_pb2.ReadStoryRequest(topic=self._topic(topic)))
+        return [story_event(e) for e in reply.events]
 
     def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
         """Requests a split at the given partitions (strictly inside the range), or in the middle if none is given.

@@ -1,4 +1,4 @@
-"""What the admin API says of brokers, of pins of readers, and of the leader's decisions."""
+"""What the admin API says of brokers, of pins of readers, and of the leader's decisions and stories."""
 
 from __future__ import annotations
 
@@ -74,6 +74,22 @@ class DecisionInfo:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryEvent:
+    """One effect that the leader carried out for a topic, or one answer that came back.
+
+    ``kind`` is its type, such as OpenReplica and ReplicaOpened. ``segment`` is empty if it is about the layout.
+    It happened ``times`` times, from ``at`` to ``last_at``.
+    """
+
+    at: datetime
+    last_at: datetime
+    times: int
+    kind: str
+    segment: str
+    detail: str
+
+
 def broker_info(b: admin_pb2.BrokerList.Broker) -> BrokerInfo:
     return BrokerInfo(
         name=b.name,
@@ -107,6 +123,12 @@ def pin_info(p: admin_pb2.PinList.Pin) -> PinInfo:
     return PinInfo(
         id=p.id, owner=p.owner, age_seconds=p.age / 1e6, expires_in_seconds=p.expires_in / 1e6, problem=p.problem
     )
+
+
+def story_event(e: admin_pb2.Story.Event) -> StoryEvent:
+    at, last_at = time_of(e.at), time_of(e.last_at)
+    assert at is not None and last_at is not None, "each event has its times"
+    return StoryEvent(at=at, last_at=last_at, times=e.times, kind=e.kind, segment=e.segment, detail=e.detail)
 
 
 def decision_info(d: admin_pb2.DecisionList.Decision) -> DecisionInfo:

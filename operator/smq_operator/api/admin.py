@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import structlog
 from google.protobuf.empty_pb2 import Empty
@@ -255,6 +255,11 @@ class AdminService:
                 for d in self.decisions.recent
             ]
         )
+
+    @unary_handler
+    async def ReadStory(self, request: admin_pb2.ReadStoryRequest) -> admin_pb2.Story:
+        events = self.topics.topic(request.topic).story.events
+        return admin_pb2.Story(events=[admin_pb2.Story.Event(**asdict(event)) for event in events])
 
     @unary_handler
     async def ChangeSegments(self, request: admin_pb2.ChangeSegmentsRequest) -> Empty:

@@ -325,6 +325,33 @@ class DecisionList(_message.Message):
     decisions: _containers.RepeatedCompositeFieldContainer[DecisionList.Decision]
     def __init__(self, decisions: _Optional[_Iterable[_Union[DecisionList.Decision, _Mapping]]] = ...) -> None: ...
 
+class ReadStoryRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class Story(_message.Message):
+    __slots__ = ("events",)
+    class Event(_message.Message):
+        __slots__ = ("at", "last_at", "times", "kind", "segment", "detail")
+        AT_FIELD_NUMBER: _ClassVar[int]
+        LAST_AT_FIELD_NUMBER: _ClassVar[int]
+        TIMES_FIELD_NUMBER: _ClassVar[int]
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        SEGMENT_FIELD_NUMBER: _ClassVar[int]
+        DETAIL_FIELD_NUMBER: _ClassVar[int]
+        at: int
+        last_at: int
+        times: int
+        kind: str
+        segment: str
+        detail: str
+        def __init__(self, at: _Optional[int] = ..., last_at: _Optional[int] = ..., times: _Optional[int] = ..., kind: _Optional[str] = ..., segment: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[Story.Event]
+    def __init__(self, events: _Optional[_Iterable[_Union[Story.Event, _Mapping]]] = ...) -> None: ...
+
 class ChangeSegmentsRequest(_message.Message):
     __slots__ = ("topic", "action", "segments", "boundaries")
     class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

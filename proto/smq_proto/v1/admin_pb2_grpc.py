@@ -80,6 +80,11 @@ class AdminStub:
                 request_serializer=smq_dot_v1_dot_admin__pb2.RecoverTopicRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_admin__pb2.RecoverTopicReply.FromString,
                 _registered_method=True)
+        self.ReadStory = channel.unary_unary(
+                '/smq.v1.Admin/ReadStory',
+                request_serializer=smq_dot_v1_dot_admin__pb2.ReadStoryRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_admin__pb2.Story.FromString,
+                _registered_method=True)
         self.ListDecisions = channel.unary_unary(
                 '/smq.v1.Admin/ListDecisions',
                 request_serializer=smq_dot_v1_dot_admin__pb2.ListDecisionsRequest.SerializeToString,
@@ -175,6 +180,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadStory(self, request, context):
+        """what the leader did about a topic, and what came of it
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDecisions(self, request, context):
         """Segments.
         the last ones, oldest first
@@ -263,6 +275,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.RecoverTopic,
                     request_deserializer=smq_dot_v1_dot_admin__pb2.RecoverTopicRequest.FromString,
                     response_serializer=smq_dot_v1_dot_admin__pb2.RecoverTopicReply.SerializeToString,
+            ),
+            'ReadStory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadStory,
+                    request_deserializer=smq_dot_v1_dot_admin__pb2.ReadStoryRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_admin__pb2.Story.SerializeToString,
             ),
             'ListDecisions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDecisions,
@@ -538,6 +555,33 @@ class Admin:
             '/smq.v1.Admin/RecoverTopic',
             smq_dot_v1_dot_admin__pb2.RecoverTopicRequest.SerializeToString,
             smq_dot_v1_dot_admin__pb2.RecoverTopicReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadStory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Admin/ReadStory',
+            smq_dot_v1_dot_admin__pb2.ReadStoryRequest.SerializeToString,
+            smq_dot_v1_dot_admin__pb2.Story.FromString,
             options,
             channel_credentials,
             insecure,

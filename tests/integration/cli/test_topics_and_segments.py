@@ -80,6 +80,34 @@ def test_describe_shows_columns_segments_and_decisions(leader: str, typed_topic:
     assert shown["retention.age"] == ["7d", "default"] and shown["segments.max"] == ["16", "default"]
 
 
+def test_the_story_of_a_topic_shows_what_the_leader_did_and_what_came_of_it(leader: str, topic: str) -> None:
+    old, new = f"{topic}-0-16-0", f"{topic}-0-16-1"
+    assert smq("segment", "roll", f"{topic}-0-16", leader=leader).code == 0
+
+    def story() -> list[dict[str, str]]:
+        found: list[dict[str, str]] = json.loads(
+            smq("topic", "describe", topic, "--story", "--json", leader=leader).out
+        )
+        return found
+
+    eventually(lambda: any(it["kind"] == "IndexAppended" and old in it["detail"] for it in story()), what="the roll")
+    shown = [(it["kind"], it["segment"]) for it in story()]
+    order = [
+        ("OpenReplica", old),
+        ("ReplicaOpened", old),
+        ("ChangeRequested", ""),
+        ("OpenReplica", new),
+        ("ReplicaOpened", new),
+        ("RequestSeal", old),
+        ("Sealed", old),
+        ("IndexAppended", ""),
+    ]
+    assert [shown.index(it) for it in order] == sorted(shown.index(it) for it in order), shown
+    table = smq("topic", "describe", topic, "--story", leader=leader)
+    assert table.lines[0].split() == ["TIME", "TIMES", "EVENT", "SEGMENT", "DETAIL"]
+    assert f"{old} sealing (Manual), then {new}" in table.out
+
+
 def test_settings_are_changed_and_exported_and_a_loss_needs_yes(leader: str, topic: str, tmp_path: Path) -> None:
     eventually(lambda: topic in smq("segment", "list", topic, leader=leader).out, what="segments")
     file = tmp_path / "exported.yaml"

@@ -38,6 +38,33 @@ TEST_COUNTS = "tests/unit/operator/reconcile/test_message_counts.py"
 
 MUTATIONS = (
     Mutation(
+        "begin_a_new_story_when_a_topic_restarts",
+        "The story of a topic shows why its reconciler was restarted.",
+        MANAGED_TOPIC,
+        ", warm_up_until=warm_up_until, story=self.story\n",
+        ", warm_up_until=warm_up_until\n",
+        ("tests/unit/operator/api/test_story.py",),
+    ),
+    Mutation(
+        "keep_every_event_of_a_story",
+        "The story of a topic is bounded in events and in bytes.",
+        "core/smq_core/reconcile/topic_story.py",
+        "while len(self.events) > MAX_EVENTS or self.size_bytes > MAX_BYTES:",
+        "while len(self.events) > MAX_EVENTS:",
+        ("tests/unit/core/reconcile/test_topic_story.py::test_it_is_bounded_in_events_and_in_bytes[10000]",),
+    ),
+    Mutation(
+        "forget_the_answers_in_a_story",
+        "The story of a topic has effects and answers.",
+        "core/smq_core/reconcile/topic_reconciler.py",
+        "        self.story.add(now, answer, known)\n",
+        "",
+        (
+            "tests/unit/core/reconcile/test_topic_story.py::test_it_has_every_effect_and_every_answer_in_order",
+            "tests/unit/operator/api/test_story.py",
+        ),
+    ),
+    Mutation(
         "answer_before_the_broker_drains",
         "A drain is done when the broker reports it, because the leader may change and has it in memory only.",
         "operator/smq_operator/api/admin.py",

@@ -64,6 +64,7 @@ EXPECTED = {
     "StaleGeneration",
     "StoreStateUnknown",
     "StoreUnavailable",
+    "StoryEvent",
     "TableReceipt",
     "TopicChange",
     "TopicInfo",

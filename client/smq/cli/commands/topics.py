@@ -21,7 +21,7 @@ from smq.cli.output import formatting
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
 
 if TYPE_CHECKING:
-    from smq import TopicInfo
+    from smq import StoryEvent, TopicInfo
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Topics: create, list, describe, alter, delete, and more."
@@ -63,13 +63,21 @@ def list_topics(output: OutputOption = Output.TABLE) -> None:
 
 @app.command(cls=ListCommand)
 @command
-def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
+def describe(
+    topic: TopicName,
+    story: Annotated[
+        bool, typer.Option("--story", help="Show what the leader did about the topic, and what came of it, instead.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Show one topic: settings, columns, conditions, segments and the leader's last decisions about it.
 
     `smq topic export` prints its manifest, which `smq apply` takes.
     """
     with client() as connected:
         admin = connected.admin()
+        if story:
+            return _print_story(admin.story(topic), output)
         found, settings = admin.topic(topic), admin.settings(topic)
         decisions = [d for d in admin.decisions() if d.topic == found.name]
     if print_value(output, {"topic": found, "settings": settings, "decisions": decisions}):
@@ -115,6 +123,17 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
             ["TIME", "ACTION", "SEGMENTS", "REASON"],
             [(formatting.clock(d.at), d.action, ", ".join(d.segments), d.reason) for d in decisions[-10:]],
         )
+
+
+def _print_story(events: list[StoryEvent], output: Output) -> None:
+    print_list(
+        output,
+        events,
+        ["TIME", "LAST", "TIMES", "EVENT", "SEGMENT", "DETAIL"],
+        [(formatting.iso(e.at), formatting.iso(e.last_at), str(e.times), e.kind, e.segment, e.detail) for e in events],
+        right=["TIMES"],
+        wide=["LAST"],
+    )
 
 
 @app.command(cls=ListCommand)
