@@ -1,8 +1,7 @@
 """Coordinates consumer groups: core's Group, with its positions in the filer.
 
 A group is loaded at the first request for it, and its file is written at once under a new generation. From then on, an
-earlier leader that still serves the group fails the compare-and-swap of its next commit. At most one PUT per group is
-in flight; commits that arrive meanwhile share the next PUT, and each returns when its PUT is done.
+earlier leader that still serves the group fails the compare-and-swap of its next commit.
 """
 
 from __future__ import annotations
@@ -11,27 +10,22 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import structlog
 
-from smq_core.errors import (
-    Conflict,
-    InvalidRequest,
-    StaleGeneration,
-    StoreUnavailable,
-    Unavailable,
-    UnknownTopic,
-)
+from smq_core.errors import Conflict, InvalidRequest, StaleGeneration, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.model.entities import SECOND, Micros, Positions, Topic
 from smq_core.model.group_start import GroupStart
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT, Assignment, Group
-from smq_core.reading.segment_dag import ReadProgress, is_removed
+from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.groups.group_losses import losses_before
 from smq_operator.groups.idle_groups import GroupSnapshot, IdleGroups, next_generation, read_groups
+from smq_operator.groups.loaded_group import LoadedGroup
+from smq_operator.groups.position_writer import PositionWriter
 from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -44,7 +38,6 @@ from smq_storage.catalog.group_positions import CommittedPositions
 
 log = structlog.get_logger(__name__)
 
-WRITE_RETRY_INTERVAL_SECONDS = 0.5
 # A new leader takes no group for abandoned before this. A member needs a while to find the new address and to call
 # there, and what it holds unread must not be removed meanwhile.
 REJOIN_TIME: Micros = 5 * MEMBER_TIMEOUT
@@ -52,38 +45,6 @@ IDLE_FORGET_AFTER_US = 600_000_000
 EXPIRE_INTERVAL_SECONDS = 0.5
 # How often the file of a group with members is written, because retention waits for active groups.
 TOUCH_INTERVAL_US = 3600_000_000
-
-
-@dataclass(slots=True, kw_only=True)
-class LoadedGroup:
-    """One loaded group."""
-
-    managed: ManagedTopic
-    topic: Topic
-    group: Group
-    etag: str
-    written: set[str] = field(default_factory=set)
-    """Writer ids of PUTs with unknown outcome. If the file has one of them, this leader wrote it."""
-    waiters: list[asyncio.Future[None]] = field(default_factory=list)
-    """Commits that wait for the next PUT, or repeat what the PUT in flight contains."""
-    waiters_in_flight: list[asyncio.Future[None]] = field(default_factory=list)
-    """Commits that the PUT in flight contains."""
-    writer: asyncio.Task[None] | None = None
-    dag_version: object = None
-    used_at: int = 0
-    committed_at: int = 0
-    written_at: int = 0
-    had_members: bool = False
-    touch_due: bool = False
-    """Whether the file is written without new positions, because the group is active or knows a further loss."""
-    known_losses: dict[str, int] = field(default_factory=dict)
-    """Losses that were reported to members' programs: the offset up to which, by segment."""
-
-    def learn(self, losses: Mapping[str, int]) -> bool:
-        """Adds losses that were reported to a member's program. False if the group knew them."""
-        new = {s: upto for s, upto in losses.items() if upto > self.known_losses.get(s, -1)}
-        self.known_losses.update(new)
-        return bool(new)
 
 
 # Takes in how far a group has read, which may show that a segment has lost messages. It is repeated.
@@ -114,6 +75,7 @@ class GroupCoordinator:
         self._groups: dict[tuple[str, str], LoadedGroup] = {}
         self._loading: dict[tuple[str, str], asyncio.Lock] = {}
         self._serving_since: int | None = None
+        self._writer = PositionWriter(store, tasks, clock, self._drop_unwritten)
         self.idle = IdleGroups(store, clock)
         self._quarantines: dict[str, DocumentQuarantine] = {}
         """By uid of the topic: the files of groups that cannot be read."""
@@ -176,10 +138,7 @@ class GroupCoordinator:
             it.touch_due = True
         elif not moved:
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        it.waiters.append(done)
-        self._write(it)
-        await done
+        await self._writer.commit(it)
 
     async def positions(self, topic: str, name: str) -> Mapping[str, int]:
         """The committed positions; empty for a group that never had members."""
@@ -239,7 +198,7 @@ class GroupCoordinator:
         found = dict(self.idle.of(managed.topic.uid))
         for (owner, name), it in self._groups.items():
             if owner == managed.name and it.managed is managed and it.topic.uid == managed.topic.uid:
-                found[name] = _snapshot(it)
+                found[name] = it.snapshot()
         return dict(sorted(found.items()))
 
     async def read_snapshots(self, topic: str) -> tuple[ManagedTopic, dict[str, GroupSnapshot]]:
@@ -263,7 +222,7 @@ class GroupCoordinator:
                 await asyncio.wait([it.writer])
                 it = self._groups.get(key)
             if it is not None:
-                self._refresh(it, self._now())
+                it.refresh(self._now())
                 if it.group.members:
                     members = ", ".join(sorted(it.group.members))
                     raise InvalidRequest(
@@ -288,7 +247,7 @@ class GroupCoordinator:
         """The same with the current DAG, and what the leader keeps about it."""
         it = self._groups.get((managed.name, name))
         if it is not None:
-            self._refresh(it, self._now())
+            it.refresh(self._now())
         return it
 
     # ---- loading
@@ -340,7 +299,7 @@ class GroupCoordinator:
                 it = self._groups[key] = await self._load(managed, name, start)
         now = self._now()
         it.used_at = now
-        self._refresh(it, now)
+        it.refresh(now)
         return it
 
     async def _load(self, managed: ManagedTopic, name: str, start: GroupStart | Positions | None) -> LoadedGroup:
@@ -377,13 +336,7 @@ class GroupCoordinator:
             epoch=group.epoch,
         )
         etag = await self._store.run(
-            files.put_positions,
-            topic.name,
-            topic.uid,
-            name,
-            mine,
-            etag_before,
-            self._store.retry_policy,
+            files.put_positions, topic.name, topic.uid, name, mine, etag_before, self._store.retry_policy
         )
         log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=new)
         return LoadedGroup(
@@ -403,18 +356,6 @@ class GroupCoordinator:
             return {}
         return reconciler.watermarks | await self._reach.poll(managed, layout.segments)
 
-    def _refresh(self, it: LoadedGroup, now: int) -> None:
-        gone = it.group.expire(now)
-        if gone:
-            log.info("group.expired", topic=it.topic.name, group=it.group.name, members=gone)
-        reconciler = it.managed.reconciler
-        if reconciler is None or reconciler.layout is None:
-            return
-        known = (reconciler.etag, it.managed.index_changes, reconciler.sealed_count())
-        if known != it.dag_version:
-            it.group.update(it.managed.nodes(), now, it.managed.removed_intervals)
-            it.dag_version = known
-
     def _ownership_lost(self, it: LoadedGroup, because: str) -> StaleGeneration:
         log.warning("group.ownership_lost", topic=it.topic.name, group=it.group.name, message=because)
         return StaleGeneration(f"group {it.group.name} is served by another leader: join again")
@@ -422,7 +363,7 @@ class GroupCoordinator:
     def _unload(self, it: LoadedGroup) -> None:
         """Unloads a group without members and without anything to write. It is still known."""
         self._drop(it, Conflict("not used"))
-        self.idle.put(it.topic.uid, _snapshot(it))
+        self.idle.put(it.topic.uid, it.snapshot())
 
     def _drop(self, it: LoadedGroup, why: Exception) -> None:
         """Unloads the group; its members have to join again. A PUT in flight answers its commits when it is done."""
@@ -430,74 +371,14 @@ class GroupCoordinator:
         if self._groups.get(key) is it:  # otherwise the group was loaded anew, and that one stays
             del self._groups[key]
             self.idle.remove(it.topic.uid, it.group.name)
-        waiters, it.waiters = it.waiters, []
-        _resolve(waiters, why)
+        it.answer_waiting(why)
 
-    # ---- writing
-
-    def _write(self, it: LoadedGroup) -> None:
-        if it.writer is None or it.writer.done():
-            it.writer = self._tasks.spawn(self._write_all(it))
-
-    async def _write_all(self, it: LoadedGroup) -> None:
-        """Writes until nothing is pending. However it ends, every commit that waits is answered."""
-        try:
-            while it.group.pending or it.touch_due:
-                it.waiters_in_flight, it.waiters = it.waiters, []
-                await self._write_once(it)
-        except (Conflict, UnknownTopic) as error:
-            self._drop_with_write(it, self._ownership_lost(it, error.message))
-        except BaseException:
-            self._drop_with_write(it, Unavailable("the leader stopped to write the group's positions: commit again"))
-            raise
-
-    async def _write_once(self, it: LoadedGroup) -> None:
-        """One PUT. Raises Conflict or UnknownTopic if the group is no longer this leader's."""
-        now = self._now()
-        committed_at, it.touch_due = now if it.group.pending else it.committed_at, False
-        mine = CommittedPositions(
-            generation=it.group.generation,
-            positions=it.group.begin_flush(),
-            writer=uuid.uuid4().hex,
-            committed_at=committed_at,
-            last_active_at=now,
-            known_losses={s: upto for s, upto in it.known_losses.items() if not is_removed(s, it.group.removed)},
-            epoch=it.group.epoch,
-        )
-        try:
-            await self._put(it, mine)
-        except (Conflict, UnknownTopic):
-            raise
-        except Exception as error:
-            it.group.flush_failed()
-            it.touch_due = True
-            _resolve(it.waiters_in_flight, error)
-            await asyncio.sleep(WRITE_RETRY_INTERVAL_SECONDS)
-            return
-        it.group.flushed(self._now())
-        it.committed_at, it.written_at = committed_at, now
-        _resolve(it.waiters_in_flight, None)
-        if not it.group.pending and not it.touch_due:
-            # Commits that arrived during the PUT contain nothing but what it wrote.
-            repeated, it.waiters = it.waiters, []
-            _resolve(repeated, None)
-
-    def _drop_with_write(self, it: LoadedGroup, why: Exception) -> None:
-        _resolve(it.waiters_in_flight, why)
+    def _drop_unwritten(self, it: LoadedGroup, error: Exception) -> None:
+        """Its positions cannot be written here any more."""
+        lost = isinstance(error, Conflict | UnknownTopic)
+        why = self._ownership_lost(it, str(error)) if lost else error
+        it.answer_in_flight(why)
         self._drop(it, why)
-
-    async def _put(self, it: LoadedGroup, mine: CommittedPositions) -> None:
-        topic, name = it.topic, it.group.name
-        if it.written:
-            # The outcome of an earlier PUT is unknown; it may have written the current file.
-            stored, etag = await self._store.run(files.read_positions, topic.name, topic.uid, name)
-            if etag is not None and stored.writer in it.written:
-                it.etag = etag
-        it.written.add(mine.writer)
-        it.etag = await self._store.run(
-            files.put_positions, topic.name, topic.uid, name, mine, it.etag, self._store.retry_policy
-        )
-        it.written.clear()
 
     # ---- time
 
@@ -526,28 +407,15 @@ class GroupCoordinator:
         if it.managed.deleted:
             self._drop(it, UnknownTopic(f"topic {it.topic.name} was deleted"))
             return
-        self._refresh(it, now)
+        it.refresh(now)
         self._on_positions(it.managed, it.group.name, it.group.positions)
         members = bool(it.group.members)
         if (it.had_members and not members) or (members and now - it.written_at > TOUCH_INTERVAL_US):
             it.touch_due = True
-            self._write(it)
+            self._writer.start(it)
         it.had_members = members
         if not it.group.members and not it.group.pending and now - it.used_at > IDLE_FORGET_AFTER_US:
             self._unload(it)
-
-
-def _snapshot(it: LoadedGroup) -> GroupSnapshot:
-    return GroupSnapshot(
-        name=it.group.name,
-        generation=it.group.generation,
-        positions=dict(it.group.reader.committed()),  # as its file has them
-        members=tuple(sorted(it.group.members)),
-        owners=it.group.assignment,
-        committed_at=it.committed_at,
-        last_active_at=it.written_at if not it.group.members else 0,
-        awaited_commits=it.group.awaited_commits,
-    )
 
 
 def _progress(name: str, kept: CommittedPositions | None) -> GroupProgress:
@@ -560,13 +428,3 @@ def _progress(name: str, kept: CommittedPositions | None) -> GroupProgress:
         if kept is not None
         else GroupProgress(name, {})
     )
-
-
-def _resolve(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:
-    for waiter in waiters:
-        if waiter.done():
-            continue  # the request was cancelled
-        if error is None:
-            waiter.set_result(None)
-        else:
-            waiter.set_exception(error)

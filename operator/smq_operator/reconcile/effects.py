@@ -28,6 +28,7 @@ from smq_core.reconcile.answers import (
 )
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.reconcile.topic_story import describe
 from smq_core.sealing.seal_coordinator import RequestSeal, SealEffect, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.sealing import SealExecutor
@@ -81,7 +82,7 @@ class EffectRunner:
         try:
             answer = await self._answer(managed, reconciler, effect)
         except Exception as error:
-            _log_failure(reconciler.topic, effect, error)
+            _log_failure(reconciler.topic, reconciler.layout, effect, error)
             answer = EffectFailed(effect, error)
         reconciler.handle(answer, self._now())
 
@@ -169,27 +170,13 @@ class EffectRunner:
         return Sealed(outcome)
 
 
-def _log_failure(topic: Topic, effect: Effect, error: Exception) -> None:
-    more: dict[str, str] = {}
-    match effect:
-        case ReadLayout():
-            what = "layout.read"
-        case PutLayout():
-            what = "layout.put"
-        case OpenReplica(segment, replica):
-            what, more = "segment.open", {"segment": segment.name, "broker": replica.broker}
-        case FlushAhead(segment):
-            what, more = "segment.flush", {"segment": segment.name}
-        case RequestSeal(name, replica):
-            what, more = "segment.seal", {"segment": name, "broker": replica.broker}
-        case SealFromFiler(name):
-            what, more = "segment.seal", {"segment": name, "broker": "(from the filer)"}
-        case AppendIndex():
-            what = "index.append"
+def _log_failure(topic: Topic, layout: Layout | None, effect: Effect, error: Exception) -> None:
+    kind, segment, detail = describe(effect, layout)
+    what = {"topic": topic.name, "effect": kind, "segment": segment, "detail": detail}
     if isinstance(error, SmqError):
-        log.warning(f"{what}.failed", topic=topic.name, error=error.code, message=error.message, **more)
+        log.warning("effect.failed", error=error.code, message=error.message, **what)
     else:
-        log.error(f"{what}.failed", topic=topic.name, exc_info=error, **more)
+        log.error("effect.failed", exc_info=error, **what)
 
 
 def _planned_seal(segment: Segment, layout: Layout | None) -> tuple[str, list[Segment]]:

@@ -14,6 +14,7 @@ CHAIN = "storage/smq_storage/chunks/chain.py"
 SEALING = "operator/smq_operator/brokers/sealing.py"
 TEST_SEALING = "tests/unit/operator/brokers/test_sealing.py"
 GROUPS = "operator/smq_operator/groups/group_coordinator.py"
+POSITIONS = "operator/smq_operator/groups/position_writer.py"
 TEST_GROUPS = "tests/unit/operator/groups/test_group_coordinator.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
 TEST_PAUSED = "tests/unit/operator/cleanup/test_paused_retention.py"
@@ -282,17 +283,17 @@ MUTATIONS = (
     Mutation(
         "let_a_repeated_commit_hang",
         "A commit that arrives while the same positions are written is answered when they are.",
-        GROUPS,
-        "            repeated, it.waiters = it.waiters, []\n            _resolve(repeated, None)\n",
-        "            pass\n",
+        POSITIONS,
+        "            it.answer_waiting(None)",
+        "            pass",
         (f"{TEST_GROUPS}::test_a_commit_that_repeats_one_that_is_being_written_is_answered",),
     ),
     Mutation(
         "answer_a_commit_before_it_is_written",
         "A commit is answered when its positions are in the filer.",
-        GROUPS,
-        "        if not it.group.pending and not it.touch_due:\n            # Commits",
-        "        if it.waiters:\n            # Commits",
+        POSITIONS,
+        "        if not it.group.pending and not it.touch_due:\n",
+        "        if it.waiters:\n",
         (f"{TEST_GROUPS}::test_a_repeated_commit_with_a_new_position_waits_for_the_write_of_that",),
     ),
     Mutation(
@@ -307,15 +308,15 @@ MUTATIONS = (
         "answer_no_commit_of_a_group_that_another_leader_took",
         "Commits that wait are answered when another leader has taken the group.",
         GROUPS,
-        "        waiters, it.waiters = it.waiters, []\n        _resolve(waiters, why)\n",
+        "        it.answer_waiting(why)\n",
         "        it.waiters = []\n",
         (f"{TEST_GROUPS}::test_a_commit_that_waits_for_a_write_is_answered_when_another_leader_took_the_group",),
     ),
     Mutation(
         "answer_no_commit_when_the_leader_stops",
         "Commits that wait are answered when the leader stops.",
-        GROUPS,
-        "        except BaseException:\n            self._drop_with_write(",
+        POSITIONS,
+        "        except BaseException:\n            self._on_failure(",
         "        except BaseException:\n            _ = lambda *_: (",
         (f"{TEST_GROUPS}::test_a_commit_that_waits_for_a_write_is_answered_when_the_leader_stops",),
     ),
