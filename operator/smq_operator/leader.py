@@ -149,14 +149,7 @@ def build_leader(
         warm_up=warm_up,
         clock=clock,
     )
-    losses = LossRecorder(
-        topics=topics,
-        decisions=decisions,
-        queue=queue,
-        store=store,
-        tasks=tasks,
-        clock=clock,
-    )
+    losses = LossRecorder(topics=topics, decisions=decisions, queue=queue, store=store, tasks=tasks, clock=clock)
     reach = SegmentReach(brokers, store)
     groups = GroupCoordinator(
         topics=topics,
@@ -205,20 +198,8 @@ def build_leader(
         check_again_after_us=check_file_lists_after_us,
         has_small_files=lambda file_list: bool(plan_small_files(file_list, merge.policy)),
     )
-    merger = SmallFileMerger(
-        topics=topics,
-        source=file_lists,
-        store=store,
-        tasks=tasks,
-        clock=clock,
-        settings=merge,
-    )
-    publishes = PublishCompleter(
-        topics=topics,
-        store=store,
-        tasks=tasks,
-        clock=clock,
-    )
+    merger = SmallFileMerger(topics=topics, source=file_lists, store=store, tasks=tasks, clock=clock, settings=merge)
+    publishes = PublishCompleter(topics=topics, store=store, tasks=tasks, clock=clock)
     health = HealthMonitor(
         topics=topics,
         registry=registry,

@@ -22,11 +22,7 @@ from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.cleanup.trim import TrimRequest
 from smq_operator.platform_port import AppliedManifest, Platform, manifest_of
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.reconcile.manual_requests import (
-    LAYOUT_WRITE_TIMEOUT_SECONDS,
-    ManualRequests,
-    wait_until_written,
-)
+from smq_operator.reconcile.manual_requests import LAYOUT_WRITE_TIMEOUT_SECONDS, ManualRequests, wait_until_written
 from smq_operator.reconcile.topic_recovery import TopicRecovery
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.adoption import retire

@@ -98,12 +98,7 @@ async def alter_topic(
 
 
 def _planned(
-    topic: Topic,
-    before: TopicManifest,
-    present: TopicSchema,
-    columns: Sequence[Column],
-    version: int,
-    settings: str,
+    topic: Topic, before: TopicManifest, present: TopicSchema, columns: Sequence[Column], version: int, settings: str
 ) -> tuple[SpecPatch, TopicChange]:
     """The patch of the topic's spec, and what it changes. Raises the errors of :func:`alter_topic`."""
     patch = _parsed(settings)

@@ -32,12 +32,7 @@ class SealExecutor:
     """
 
     def __init__(
-        self,
-        *,
-        store: StorePool,
-        brokers: BrokerCalls,
-        receiver: Callable[[Replica], Replica],
-        writer_id: str,
+        self, *, store: StorePool, brokers: BrokerCalls, receiver: Callable[[Replica], Replica], writer_id: str
     ) -> None:
         self._store = store
         self._brokers = brokers

@@ -321,8 +321,7 @@ class GarbageCollector:
         """
         return {
             (broker.replica.incarnation, it.segment): WrittenUploads(
-                it.chain_end,
-                _date(max(0, clocks.filer - (clocks.leader - broker.status_at) - it.unwritten_upload_age)),
+                it.chain_end, _date(max(0, clocks.filer - (clocks.leader - broker.status_at) - it.unwritten_upload_age))
             )
             for broker in self._registry.all()
             if broker.status_at >= clocks.measured_at

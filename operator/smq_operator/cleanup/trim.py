@@ -15,13 +15,7 @@ from smq_core.errors import Unavailable
 from smq_core.model.entities import Layout, Micros, SealedSegment, Topic, TopicSpec
 from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan
 from smq_operator.cleanup.filer_clock import ClockReading
-from smq_operator.cleanup.retention import (
-    MAX_SEGMENTS_PER_PASS,
-    ConsistentState,
-    IsHeld,
-    StartedSegment,
-    remove_of,
-)
+from smq_operator.cleanup.retention import MAX_SEGMENTS_PER_PASS, ConsistentState, IsHeld, StartedSegment, remove_of
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 

@@ -50,10 +50,7 @@ class KeyspaceHistory:
     """The last rounds, oldest first."""
 
     def __init__(
-        self,
-        max_rounds: int = MAX_ROUNDS,
-        max_columns: int = MAX_COLUMNS,
-        max_ranges: int = MAX_TOTAL_RANGES,
+        self, max_rounds: int = MAX_ROUNDS, max_columns: int = MAX_COLUMNS, max_ranges: int = MAX_TOTAL_RANGES
     ) -> None:
         self._limits = max_rounds, max_columns, max_ranges
         self._rounds: deque[Round] = deque()

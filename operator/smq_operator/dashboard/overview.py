@@ -84,13 +84,7 @@ class Overview:
             "topics": [self._topic(self.topics[name]) for name in names],
             "brokers": [self._broker(broker) for broker in self.registry.all()],
             "decisions": [
-                {
-                    "at": it.at,
-                    "topic": it.topic,
-                    "action": it.action,
-                    "segments": it.segments,
-                    "reason": it.reason,
-                }
+                {"at": it.at, "topic": it.topic, "action": it.action, "segments": it.segments, "reason": it.reason}
                 for it in list(self.decisions.recent)[-MAX_DECISIONS:]
             ],
             "keyspace": self._keyspace(self.topics[chosen], since if chosen == topic else 0) if chosen else None,

@@ -181,10 +181,7 @@ class KubePlatform:
                 raise UnknownTopic(f"there is no topic {topic}")
             if (await _parsed(old)).spec != before:
                 raise changed
-            change = {
-                "metadata": {"resourceVersion": old["metadata"]["resourceVersion"]},
-                "spec": dict(patch),
-            }
+            change = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "spec": dict(patch)}
             self._cache.put(TOPICS, await self._api.patch(TOPICS, name, namespace, change))
         except NotFound:
             raise UnknownTopic(f"there is no topic {topic}") from None

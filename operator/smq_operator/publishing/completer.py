@@ -66,12 +66,7 @@ class PublishCompleter:
     """See the module's docstring. Use it on the event loop. ``problems`` says why a publish is not complete."""
 
     def __init__(
-        self,
-        *,
-        topics: Mapping[str, ManagedTopic],
-        store: StorePool,
-        tasks: TaskRunner,
-        clock: Clock,
+        self, *, topics: Mapping[str, ManagedTopic], store: StorePool, tasks: TaskRunner, clock: Clock
     ) -> None:
         self._topics = topics
         self._store = store

@@ -26,12 +26,7 @@ class ReadSegments:
 
 
 def read_tried_segments(
-    store: Store,
-    topic: Topic,
-    app: AppState,
-    publish: AtomicPublish,
-    known: dict[int, int],
-    retry_policy: RetryPolicy,
+    store: Store, topic: Topic, app: AppState, publish: AtomicPublish, known: dict[int, int], retry_policy: RetryPolicy
 ) -> ReadSegments | None:
     """``known`` has last sequences that were read before, which never change.
 

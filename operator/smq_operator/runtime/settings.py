@@ -45,11 +45,7 @@ class Settings(BaseSettings):
     """What both modes need. Sizes in bytes, durations in microseconds unless the description says seconds."""
 
     model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        validate_default=True,
-        env_prefix="SMQ_",
-        env_ignore_empty=True,
+        frozen=True, extra="forbid", validate_default=True, env_prefix="SMQ_", env_ignore_empty=True
     )
     variables: ClassVar[frozenset[str]] = frozenset({"filer_url", "filer_endpoint", "filer_region", "http_hosts"})
     """The fields that are also read from the environment.
@@ -193,11 +189,7 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 def add_flags(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
     """A flag for each field."""
     CliSettingsSource[argparse.ArgumentParser](
-        settings,
-        root_parser=parser,
-        add_argument_method=add_argument,
-        cli_kebab_case=True,
-        cli_implicit_flags="toggle",
+        settings, root_parser=parser, add_argument_method=add_argument, cli_kebab_case=True, cli_implicit_flags="toggle"
     )
 
 

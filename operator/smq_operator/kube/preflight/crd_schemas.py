@@ -28,10 +28,7 @@ TOPIC_STATUS_FIELDS = (
 def required_fields() -> dict[str, list[str]]:
     """The paths of fields by kind."""
     return {
-        "Topic": [
-            *(f"spec.{path}" for path in _paths(SpecModel)),
-            *(f"status.{path}" for path in TOPIC_STATUS_FIELDS),
-        ],
+        "Topic": [*(f"spec.{path}" for path in _paths(SpecModel)), *(f"status.{path}" for path in TOPIC_STATUS_FIELDS)],
         "Segment": [f"spec.{path}" for path in SEGMENT_SPEC_FIELDS]
         + [f"status.{path}" for path in SEGMENT_STATUS_FIELDS],
     }
