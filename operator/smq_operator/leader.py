@@ -40,7 +40,7 @@ from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topic_recovery import TopicRecovery
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
-from smq_operator.reconcile.topics.events import TopicEvents
+from smq_operator.reconcile.topics.topic_events import TopicEvents
 from smq_operator.reconcile.warm_up import WARM_UP_US, WarmUp
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.cleanup_settings import CleanupSettings

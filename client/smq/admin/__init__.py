@@ -1,9 +1,9 @@
 """The admin API: topics, segments, brokers and groups, and manual changes to them."""
 
 from smq.admin.admin import Admin
-from smq.admin.brokers import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad, StoryEvent
-from smq.admin.groups import GroupInfo, GroupReset, GroupSegment
-from smq.admin.topics import (
+from smq.admin.broker_infos import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad, StoryEvent
+from smq.admin.group_infos import GroupInfo, GroupReset, GroupSegment
+from smq.admin.topic_infos import (
     AlteredTopic,
     AppliedTopic,
     Condition,

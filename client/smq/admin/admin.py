@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from smq.admin.brokers import (
+from smq.admin.broker_infos import (
     BrokerInfo,
     DecisionInfo,
     PinInfo,
@@ -18,8 +18,8 @@ from smq.admin.brokers import (
     pin_info,
     story_event,
 )
-from smq.admin.groups import GroupInfo, GroupReset, group_info
-from smq.admin.topics import (
+from smq.admin.group_infos import GroupInfo, GroupReset, group_info
+from smq.admin.topic_infos import (
     AlteredTopic,
     AppliedTopic,
     ProblemInfo,

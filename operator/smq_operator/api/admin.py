@@ -13,7 +13,7 @@ from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavail
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
-from smq_operator.api.errors import unary_handler
+from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
 from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock

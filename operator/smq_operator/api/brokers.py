@@ -10,7 +10,6 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Segment
 from smq_core.reconcile.answers import ReplicaFenced, ReplicaOpened
 from smq_core.scaling.segment_load import TrafficCounters
-from smq_operator.api.errors import unary_handler
 from smq_operator.api.report_checks import (
     check_sender,
     check_size,
@@ -18,6 +17,7 @@ from smq_operator.api.report_checks import (
     named_replicas,
     require_capacity,
 )
+from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.brokers.connectivity import BrokerConnectivity
 from smq_operator.brokers.liveness import LivenessProbes
 from smq_operator.brokers.registry import ACCEPTING_STATES, FENCED_STATES, Broker, BrokerRegistry

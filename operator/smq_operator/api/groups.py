@@ -10,7 +10,7 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Positions
 from smq_core.model.group_start import GroupStart
 from smq_core.model.names import MAX_NAME_LENGTH, check_labels, check_name
-from smq_operator.api.errors import unary_handler
+from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.groups.group_changes import GroupChanges
 from smq_operator.groups.group_coordinator import GroupCoordinator
 from smq_operator.groups.group_lags import GroupLags, LagReport

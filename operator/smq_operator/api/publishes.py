@@ -19,7 +19,7 @@ from smq_core.model.atomic_publish import (
 )
 from smq_core.model.entities import Layout, Micros, Topic
 from smq_core.model.schema_evolution import newest_schema
-from smq_operator.api.errors import unary_handler
+from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.publishing.completer import PublishCompleter
 from smq_operator.publishing.files import check_file
 from smq_operator.reconcile.topics.directory import TopicDirectory

@@ -10,7 +10,7 @@ import structlog
 from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import NoBrokers, StoreUnavailable, Unavailable, UnknownTopic
-from smq_operator.api.errors import stream_handler, unary_handler
+from smq_operator.api.rpc_errors import stream_handler, unary_handler
 from smq_operator.api.uploads import check_files, sign_files
 from smq_operator.brokers.liveness import LivenessProbes
 from smq_operator.reconcile.topic_sync import TopicSync

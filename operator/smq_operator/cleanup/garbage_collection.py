@@ -36,13 +36,18 @@ from smq_operator.cleanup.retention import (
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
 from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
 from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
-from smq_operator.cleanup.uploads import HostedSegment, KeptUploads, WrittenUploads, collect_unreferenced_uploads
+from smq_operator.cleanup.unreferenced_uploads import (
+    HostedSegment,
+    KeptUploads,
+    WrittenUploads,
+    collect_unreferenced_uploads,
+)
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.topics.adoption import record_deletion
 from smq_operator.reconcile.topics.directory import TopicDirectory
-from smq_operator.reconcile.topics.events import TopicEvents
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.topic_events import TopicEvents
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.clock import Clock

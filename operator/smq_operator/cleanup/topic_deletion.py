@@ -29,8 +29,8 @@ from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.topics.adoption import retire
-from smq_operator.reconcile.topics.events import TopicEvents
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.topic_events import TopicEvents
 from smq_operator.reconcile.warm_up import WarmUp
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool

@@ -15,8 +15,8 @@ from pathlib import Path
 import structlog
 
 from smq_operator.reconcile.topics.directory import TopicDirectory
-from smq_operator.reconcile.topics.events import TopicEvents
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.topic_events import TopicEvents
 from smq_storage.object_store.json_codec import from_json, to_json
 
 log = structlog.get_logger(__name__)

@@ -17,8 +17,8 @@ from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.topics import adoption
 from smq_operator.reconcile.topics.directory import TopicDirectory
-from smq_operator.reconcile.topics.events import TopicEvents
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.topic_events import TopicEvents
 from smq_operator.reconcile.warm_up import WarmUp
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock

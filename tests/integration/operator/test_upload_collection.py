@@ -17,7 +17,7 @@ from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topi
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files, read_consistent, remove_expired
-from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.cleanup.unreferenced_uploads import collect_unreferenced_uploads
 from smq_operator.reconcile.topics.adoption import retire
 from smq_storage.catalog import paths
 from smq_storage.catalog.layouts import put_layout, read_layout

@@ -22,7 +22,7 @@ PLANNING = "core/smq_core/replica/chunk_planning.py"
 STATISTICS = "storage/smq_storage/tables/file_statistics.py"
 FILE_LISTS = "storage/smq_storage/tables/file_lists.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
-COLLECTION = "operator/smq_operator/cleanup/uploads.py"
+COLLECTION = "operator/smq_operator/cleanup/unreferenced_uploads.py"
 
 TEST_PRODUCER = "tests/unit/client/uploads/test_large_values.py"
 TEST_CONSUMER = "tests/unit/client/test_large_values.py"

@@ -12,7 +12,7 @@ from typing import Any
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.file_lists.file_list import FileList
 from smq_core.replica.log_entries import ChunkWrite
-from smq_operator.cleanup import uploads as collection
+from smq_operator.cleanup import unreferenced_uploads as collection
 from support.sim.clients import large_values
 
 MUTATIONS = MutationTable()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
-from smq_operator.cleanup import uploads as collection
+from smq_operator.cleanup import unreferenced_uploads as collection
 from support.sim.clients import uploads
 
 MUTATIONS = MutationTable()

@@ -22,7 +22,7 @@ from smq_core.model.entities import (
     TopicSpec,
 )
 from smq_core.model.keyspace import KeyRange
-from smq_operator.cleanup.uploads import HostedSegment, WrittenUploads
+from smq_operator.cleanup.unreferenced_uploads import HostedSegment, WrittenUploads
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.topics import put_current, put_topic, read_current, read_topic
 from smq_storage.chunks.chain import ChunkChain

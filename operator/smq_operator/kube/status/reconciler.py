@@ -26,8 +26,8 @@ from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topics.directory import TopicDirectory
-from smq_operator.reconcile.topics.events import TopicEvents
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.topic_events import TopicEvents
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.status.health import HealthMonitor

@@ -14,7 +14,7 @@ from smq_core.errors import NotHosted, SmqError, Unavailable, WrongIncarnation
 from smq_core.model.entities import Segment
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.scaling.segment_load import TrafficCounters
-from smq_operator.cleanup.uploads import WrittenUploads
+from smq_operator.cleanup.unreferenced_uploads import WrittenUploads
 from support.sim.brokers.hosted_segment import SimulatedSegment
 from support.sim.brokers.recovered_log import RecoveredLog
 from support.sim.brokers.replication import ReplicaServer

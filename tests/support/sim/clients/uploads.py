@@ -171,7 +171,7 @@ class ReferenceScenario:
 
 
 def collect(scenario: ReferenceScenario) -> Steps:
-    """One pass over all old uploads, with the rules of ``smq_operator.cleanup.uploads``."""
+    """One pass over all old uploads, with the rules of ``smq_operator.cleanup.unreferenced_uploads``."""
     history, process = scenario.history, scenario._collector
     world, store = history.world, history.store
     old = []

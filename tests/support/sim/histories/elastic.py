@@ -23,7 +23,7 @@ from smq_core.scaling import autoscaler, broker_fleet, segment_load, topic_load
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.brokers import sealing
 from smq_operator.cleanup import retention as retain
-from smq_operator.cleanup import uploads
+from smq_operator.cleanup import unreferenced_uploads
 from smq_operator.file_lists import chain_walk
 from smq_operator.reconcile import effects
 from smq_storage.catalog import paths
@@ -235,7 +235,7 @@ class ElasticHistory(History):
             patch.object(sealing, "ChunkChain", BlockingChain),
             patch.object(effects, "ChunkChain", BlockingChain),
             patch.object(chain_walk, "ChunkChain", BlockingChain),
-            patch.object(uploads, "ChunkChain", BlockingChain),
+            patch.object(unreferenced_uploads, "ChunkChain", BlockingChain),
             patch.object(chain_walk, "file_entry", file_entry),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):

@@ -32,7 +32,7 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
-from smq_operator.cleanup import retention, uploads
+from smq_operator.cleanup import retention, unreferenced_uploads
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import paths
@@ -101,7 +101,7 @@ class PinHistory:
         with (
             logs_to(self),
             patch.object(retention, "ChunkChain", BlockingChain),
-            patch.object(uploads, "ChunkChain", BlockingChain),
+            patch.object(unreferenced_uploads, "ChunkChain", BlockingChain),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
             try:
@@ -244,8 +244,8 @@ class PinHistory:
             retention.remove_expired(store, self.topic, known, [], began, clocks, policy)
             retention.delete_files(store, self.topic, clocks, CLEANUP, policy)
             before = datetime.fromtimestamp((clocks.filer - CLEANUP.uploads_grace_us) / SECOND, UTC)
-            written = {("i", f"t-0-4-{self.numbers}"): uploads.WrittenUploads(0, before)}
-            uploads.collect_unreferenced_uploads(store, self.topic, before, written)
+            written = {("i", f"t-0-4-{self.numbers}"): unreferenced_uploads.WrittenUploads(0, before)}
+            unreferenced_uploads.collect_unreferenced_uploads(store, self.topic, before, written)
 
         while True:
             yield self.world.between(SECOND, 3 * SECOND)

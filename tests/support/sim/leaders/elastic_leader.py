@@ -16,7 +16,7 @@ from smq_core.scaling.broker_fleet import FleetLoad, FleetScaler, choose_broker_
 from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT
 from smq_core.scaling.segment_load import TrafficRates
-from smq_operator.cleanup.uploads import HostedSegment, WrittenUploads
+from smq_operator.cleanup.unreferenced_uploads import HostedSegment, WrittenUploads
 from support.sim.engine.world import MS, SECOND, Future, Steps
 from support.sim.leaders import orphaned_files, uploads
 from support.sim.leaders.file_lists import SimulatedFileLists

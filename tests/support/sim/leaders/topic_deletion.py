@@ -28,7 +28,7 @@ from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.platform_port import TerminationProof
 from smq_operator.reconcile.topics.adoption import retire
-from smq_operator.reconcile.topics.events import TopicEvents
+from smq_operator.reconcile.topics.topic_events import TopicEvents
 from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import paths

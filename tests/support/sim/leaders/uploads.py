@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from smq_core.errors import SmqError
-from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.cleanup.unreferenced_uploads import collect_unreferenced_uploads
 from support.sim.clients.uploads import GRACE
 from support.sim.engine.world import SECOND, Steps
 

@@ -15,7 +15,7 @@ from smq_core.model.reference import Reference
 from smq_operator.cleanup.deleted_topics import delete_topic
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files
-from smq_operator.cleanup.uploads import WrittenUploads, collect_unreferenced_uploads
+from smq_operator.cleanup.unreferenced_uploads import WrittenUploads, collect_unreferenced_uploads
 from smq_operator.file_lists.topic_file_lists import TopicFileLists
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.chunks.chain import ChunkChain

@@ -13,7 +13,7 @@ from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import end_expired_pins, has_pins
 from smq_operator.cleanup.retention import delete_files, read_consistent, remove_expired
-from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.cleanup.unreferenced_uploads import collect_unreferenced_uploads
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.reader_pins import list_pins, read_pin, renew_pin

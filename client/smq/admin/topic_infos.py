@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from smq.admin.times import time_of
+from smq.admin.wire_times import time_of
 from smq_core.model.loss import Loss
 from smq_proto.enums import DURABILITY, PHASE, REASON
 from smq_proto.v1 import admin_pb2

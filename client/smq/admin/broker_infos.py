@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from smq.admin.times import time_of
+from smq.admin.wire_times import time_of
 from smq_proto.enums import BROKER_STATE, REPLICA_STATE
 from smq_proto.v1 import admin_pb2
 
