@@ -22,12 +22,14 @@ from dataclasses import dataclass, field, replace
 
 from smq_core.errors import CorruptChunk, CorruptDocument, StoreUnavailable
 from smq_core.file_lists.file_list import FileList
+from smq_core.file_lists.file_list_draft import FileListDraft
 from smq_core.model.entities import SECOND, SealedSegment, Topic
-from smq_operator.file_lists.chain_walk import ChainWalk
 from smq_storage.catalog import paths, sealed_index
+from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.tables.file_lists import read_file_list, write_file_list
+from smq_storage.tables.file_statistics import file_entry
 
 # How long after the seal a leader waits for the broker's file list.
 BUILD_AFTER_US = 10 * SECOND
@@ -54,12 +56,24 @@ class PassResult:
 
 
 @dataclass(slots=True)
+class _Walk:
+    """How far a chain was read. A chunk never changes, so the next pass goes on where the last one ended.
+
+    ``advanced_at``: when the last chunk was found. ``sealed``: it was the seal chunk.
+    """
+
+    draft: FileListDraft
+    advanced_at: int
+    sealed: bool = False
+
+
+@dataclass(slots=True)
 class _Open:
     """A segment whose file list is not known to be in order. Times are the leader's."""
 
     seen_at: int
     retry_at: int = 0
-    walk: ChainWalk | None = None
+    walk: _Walk | None = None
 
 
 class TopicFileLists:
@@ -194,13 +208,21 @@ class TopicFileLists:
     def _build(self, store: Store, entry: SealedSegment, now: int) -> FileList | None:
         """The file list from the chain, or None if this pass may not read more, or the chain's end is not there."""
         state = self._open[entry.name]
-        if state.walk is None:
-            state.walk = ChainWalk(store, self._topic, entry.name, now)
-        self._chunks_left -= state.walk.advance(self._chunks_left, now)
-        if self._chunks_left > 0 and now - state.walk.advanced_at >= REPORT_GAP_AFTER_US:
-            path = state.walk.missing_path
+        walk = state.walk = state.walk or _Walk(FileListDraft(entry.name), now)
+        chain, draft = ChunkChain(store, self._topic.name, self._topic.uid, entry.name), walk.draft
+        while self._chunks_left > 0 and not walk.sealed and (chunk := chain.stored(draft.end)) is not None:
+            self._chunks_left -= 1
+            walk.advanced_at, walk.sealed = now, chunk.info.sealed
+            if not walk.sealed:
+                draft.add(file_entry(chunk, self._topic.spec.key))
+        path = chain.path(draft.end)
+        if walk.sealed:
+            if draft.end != entry.end:
+                raise CorruptChunk(f"{path} seals the segment at {draft.end}, but the index at {entry.end}", path=path)
+            return draft.file_list(entry.end)
+        if self._chunks_left > 0 and now - walk.advanced_at >= REPORT_GAP_AFTER_US:
             raise CorruptChunk(f"{path} is missing, though {entry.name} was sealed at {entry.end}", path=path)
-        return state.walk.file_list(entry.end)
+        return None
 
     def _mark_read(self, segment: str, name: str, now: int) -> None:
         self._in_order[segment] = name, now

@@ -25,7 +25,6 @@ from pyspark_smq.planning.wanted import TimeBounds, Wanted, key_bounds, time_bou
 from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
 from pyspark_smq.spark_version import check_spark
 from pyspark_smq.table import frames
-from pyspark_smq.table.chain_files import stored_files
 from pyspark_smq.table.file_plan import FilePlan, plan_files
 from pyspark_smq.table.filters import filtered_columns, row_filter
 from pyspark_smq.table.pins import KEEPER, KeptPin
@@ -37,7 +36,7 @@ from smq_core.reading.reader_pins import MIN_LIFETIME
 from smq_storage.catalog.reader_pins import MAX_OWNER_LENGTH
 from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.chunks.parquet_ranges import read_tail
-from smq_storage.tables.segment_files import StoredSegment
+from smq_storage.tables.segment_files import StoredSegment, files_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +169,7 @@ def _divide(
     ):
 
         def files_of(name: str) -> list[FileEntry]:
-            return stored_files(store, segments[name], *ranges[name], key, requests)
+            return list(files_between(store, segments[name], *ranges[name], key, requests))
 
         files = dict(zip(ranges, by_segment.map(files_of, ranges), strict=True))
     return plan_files(ranges, files, wanted)

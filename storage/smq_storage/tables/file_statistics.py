@@ -27,9 +27,11 @@ def file_entry(chunk: StoredChunk, key: str | None) -> FileEntry:
     """The entry of a chunk with rows. ``key`` names the key column; None if the topic has none.
 
     That of a reference chunk names the upload, and that of a compacted chunk the compacted file. Raises CorruptChunk if
-    the file has another number of rows than its info.
+    the chunk has no rows, or its file another number of rows than its info.
     """
     footer, info = chunk.footer, chunk.info
+    if info.rows <= 0:
+        raise CorruptChunk(f"{chunk.path} has no rows, but does not seal the segment", path=chunk.path)
     if info.reference is not None:
         return _referenced_file(chunk, info.reference)
     if (compacted := compacted_file(chunk.path, info)) is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from smq_core.errors import CorruptDocument, DataLost
 from smq_core.file_lists.file_list import FileEntry, FileList
 from smq_core.model.entities import SealedSegment
 from smq_storage.catalog import paths
-from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.object_store.store import Store
 from smq_storage.tables.file_lists import read_file_list
 from smq_storage.tables.file_statistics import file_entry
@@ -34,17 +35,20 @@ class StoredSegment:
         return cls(topic=topic, uid=uid, name=sealed.name, end=sealed.end, file_list=sealed.file_list)
 
 
-def files_between(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[FileEntry]:
+def files_between(
+    store: Store, segment: StoredSegment, start: int, stop: int, key: str | None = None, ahead: Executor | None = None
+) -> Iterator[FileEntry]:
     """The files with any of the offsets ``start .. stop - 1``, in order; those that exist if it is not sealed.
 
-    One request if the segment has a file list, one for each chunk otherwise. Raises DataLost if a chunk of a sealed
+    One request if the segment has a file list, one for each chunk otherwise. ``ahead`` runs these at the same time.
+    ``key`` names the key column, whose bounds the files of a chain have then. Raises DataLost if a chunk of a sealed
     segment is gone, CorruptChunk, CorruptDocument, StoreUnavailable.
     """
     file_list = load_file_list(store, segment)
     if file_list is not None:
         yield from file_list.files_between(start, stop)
     else:
-        yield from _files_of_chain(store, segment, max(start, 0), stop)
+        yield from _files_of_chain(store, segment, max(start, 0), stop, key, ahead)
 
 
 def load_file_list(store: Store, segment: StoredSegment) -> FileList | None:
@@ -77,17 +81,19 @@ def lost_file(path: str, segment: str, start: int, stop: int) -> DataLost:
     )
 
 
-def _files_of_chain(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[FileEntry]:
+def _files_of_chain(
+    store: Store, segment: StoredSegment, start: int, stop: int, key: str | None, ahead: Executor | None
+) -> Iterator[FileEntry]:
     stop = stop if segment.end is None else min(stop, segment.end)
     if start >= stop:
         return
     chain = ChunkChain(store, segment.topic, segment.uid, segment.name)
     at = chain.find(start) if start else 0
     if at is not None:
-        for chunk in chain.walk_stored(at):
+        for chunk in chain.walk_stored(at) if ahead is None else _walk_ahead(chain, at, stop, ahead):
             at = chunk.info.end
             if not chunk.info.sealed:
-                yield file_entry(chunk, None)
+                yield file_entry(chunk, key)
             if chunk.info.sealed or at >= stop:
                 return
     if segment.end is not None:
@@ -95,3 +101,18 @@ def _files_of_chain(store: Store, segment: StoredSegment, start: int, stop: int)
         # Without the files before it, the name of the file that has ``start`` is not known.
         path = chain.path(at) if at is not None else f"with offset {start} of {chain.path(0).rpartition('/')[0]}"
         raise lost_file(path, segment.name, max(at or 0, start), stop)
+
+
+def _walk_ahead(chain: ChunkChain, at: int, stop: int, ahead: Executor) -> Iterator[StoredChunk]:
+    """The chunks from ``at`` on. Those that a listing has are requested at once.
+
+    A listing proves nothing: each chunk says where the next one begins, and one that the listing lacks is requested
+    by that name.
+    """
+    firsts = (paths.first_offset(it.path) for it in chain.files())
+    requested = {
+        first: ahead.submit(chain.stored, first) for first in firsts if first is not None and at <= first < stop
+    }
+    while (chunk := requested[at].result() if at in requested else chain.stored(at)) is not None:
+        yield chunk
+        at = chunk.info.end

@@ -85,8 +85,6 @@ class SegmentFiles:
             yield FileProblem(chunk.path, f"is the chunk of {info.segment} at offset {info.first}")
         if info.sealed:
             return
-        if info.rows <= 0:
-            raise CorruptChunk("it has no rows, but does not seal the segment", path=chunk.path)
         found = chunk.footer.schema.to_arrow_schema()
         expected = self._expected_schema(found)
         if found.names != expected.names or found.types != expected.types:

@@ -11,7 +11,6 @@ WRITER = "broker/smq_broker/file_lists/writer.py"
 TEST_WRITER = "tests/unit/broker/segments/test_file_list_writer.py"
 INDEX = "storage/smq_storage/catalog/sealed_index.py"
 TOPIC = "operator/smq_operator/file_lists/topic_file_lists.py"
-WALK = "operator/smq_operator/file_lists/chain_walk.py"
 TEST_TOPIC = "tests/unit/operator/file_lists/test_topic_file_lists.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
 ORPHANED_FILES = "operator/smq_operator/cleanup/orphaned_files.py"
@@ -79,9 +78,9 @@ MUTATIONS = (
     Mutation(
         "take_the_end_of_a_walk_for_the_end_of_the_chain",
         "A chain is walked to its seal chunk, because an answer of the store may be old.",
-        WALK,
-        "        if self._sealed_at is None:\n            return None\n        if self._sealed_at != end:",
-        "        if self._sealed_at not in (None, end):",
+        TOPIC,
+        "        if walk.sealed:\n            if draft.end != entry.end:",
+        "        if walk.sealed or draft.end == entry.end:\n            if draft.end != entry.end:",
         (f"{TEST_TOPIC}::test_nothing_is_built_while_the_chain_has_no_end",),
     ),
     # ---- cleanup

@@ -24,7 +24,7 @@ from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.brokers import sealing
 from smq_operator.cleanup import retention as retain
 from smq_operator.cleanup import unreferenced_uploads
-from smq_operator.file_lists import chain_walk
+from smq_operator.file_lists import topic_file_lists
 from smq_operator.reconcile import effects
 from smq_storage.catalog import paths
 from smq_storage.catalog.topics import CurrentTopic
@@ -234,9 +234,9 @@ class ElasticHistory(History):
             patch.object(retain, "ChunkChain", BlockingChain),
             patch.object(sealing, "ChunkChain", BlockingChain),
             patch.object(effects, "ChunkChain", BlockingChain),
-            patch.object(chain_walk, "ChunkChain", BlockingChain),
+            patch.object(topic_file_lists, "ChunkChain", BlockingChain),
             patch.object(unreferenced_uploads, "ChunkChain", BlockingChain),
-            patch.object(chain_walk, "file_entry", file_entry),
+            patch.object(topic_file_lists, "file_entry", file_entry),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
             try:
