@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.decision import DecisionAction
 from smq_core.model.group_start import GroupStart
 from smq_core.model.segment_action import SegmentAction
 from smq_proto.v1 import admin_pb2, data_pb2, groups_pb2
 
+_SEPARATORS = str.maketrans(" -", "__")
+
 
 class WireEnum:
-    """``kind`` has a value for each word: the prefix and the word in capitals."""
+    """``kind`` has a value for each word: the prefix and the word in capitals, with ``_`` between its parts."""
 
     def __init__(self, kind: Any, prefix: str, *words: str) -> None:
         self.kind, self.words = kind, words
-        self._values: dict[str, int] = {word: kind.Value(prefix + word.upper()) for word in words}
+        self._values: dict[str, int] = {
+            word: kind.Value(prefix + word.upper().translate(_SEPARATORS)) for word in words
+        }
         self._words = {value: word for word, value in self._values.items()}
 
     def value(self, word: str) -> Any:
@@ -51,5 +56,6 @@ BROKER_STATE = WireEnum(
     admin_pb2.BrokerList.Broker.State, "", "alive", "suspect", "ended", "recovered", "gone", "draining"
 )
 APPLY_RESULT = WireEnum(admin_pb2.ApplyTopicReply.Result, "", "created", "configured", "unchanged")
+DECISION_ACTION = WireEnum(admin_pb2.DecisionList.Decision.Action, "", *DecisionAction)
 SEGMENT_ACTION = WireEnum(admin_pb2.ChangeSegmentsRequest.Action, "", *SegmentAction)
 GROUP_START = WireEnum(groups_pb2.JoinGroupRequest.Start, "", *GroupStart, "positions")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from smq.admin.wire_times import time_of
-from smq_proto.enums import BROKER_STATE, REPLICA_STATE
+from smq_proto.enums import BROKER_STATE, DECISION_ACTION, REPLICA_STATE
 from smq_proto.v1 import admin_pb2
 
 
@@ -134,4 +134,5 @@ def story_event(e: admin_pb2.Story.Event) -> StoryEvent:
 def decision_info(d: admin_pb2.DecisionList.Decision) -> DecisionInfo:
     at = time_of(d.at)
     assert at is not None, "each decision has its time"
-    return DecisionInfo(at=at, topic=d.topic, action=d.action, segments=tuple(d.segments), reason=d.reason)
+    action = DECISION_ACTION.shown(d.action)
+    return DecisionInfo(at=at, topic=d.topic, action=action, segments=tuple(d.segments), reason=d.reason)

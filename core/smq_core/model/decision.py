@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from smq_core.model.entities import Micros, Reason
+if TYPE_CHECKING:  # every command of the client loads this module, and few need the entities
+    from smq_core.model.entities import Micros, Reason
 
 
 class DecisionAction(StrEnum):

@@ -36,7 +36,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.status.health import HealthIssues, HealthMonitor
 from smq_operator.status.topic_conditions import Commands, topic_conditions
 from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
-from smq_proto.enums import APPLY_RESULT, BROKER_STATE, SEGMENT_ACTION
+from smq_proto.enums import APPLY_RESULT, BROKER_STATE, DECISION_ACTION, SEGMENT_ACTION
 from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
@@ -246,7 +246,11 @@ class AdminService:
         return admin_pb2.DecisionList(
             decisions=[
                 admin_pb2.DecisionList.Decision(
-                    at=d.at, topic=d.topic, action=d.action, segments=d.segments, reason=d.reason
+                    at=d.at,
+                    topic=d.topic,
+                    action=DECISION_ACTION.value(d.action),
+                    segments=d.segments,
+                    reason=d.reason,
                 )
                 for d in self.decisions.recent
             ]

@@ -310,6 +310,50 @@ class DecisionList(_message.Message):
     __slots__ = ("decisions",)
     class Decision(_message.Message):
         __slots__ = ("at", "topic", "action", "segments", "reason")
+        class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+            __slots__ = ()
+            UNSPECIFIED: _ClassVar[DecisionList.Decision.Action]
+            CREATE: _ClassVar[DecisionList.Decision.Action]
+            SPLIT: _ClassVar[DecisionList.Decision.Action]
+            MERGE: _ClassVar[DecisionList.Decision.Action]
+            FAILOVER: _ClassVar[DecisionList.Decision.Action]
+            DRAIN: _ClassVar[DecisionList.Decision.Action]
+            ROLL: _ClassVar[DecisionList.Decision.Action]
+            REBALANCE: _ClassVar[DecisionList.Decision.Action]
+            MANUAL: _ClassVar[DecisionList.Decision.Action]
+            SCHEMA: _ClassVar[DecisionList.Decision.Action]
+            ACCEPT_LOSS: _ClassVar[DecisionList.Decision.Action]
+            RECORD_LOSS: _ClassVar[DecisionList.Decision.Action]
+            RECOVER: _ClassVar[DecisionList.Decision.Action]
+            REFUSED: _ClassVar[DecisionList.Decision.Action]
+            TRIM: _ClassVar[DecisionList.Decision.Action]
+            RETENTION: _ClassVar[DecisionList.Decision.Action]
+            PAUSE_SCALING: _ClassVar[DecisionList.Decision.Action]
+            RESUME_SCALING: _ClassVar[DecisionList.Decision.Action]
+            SCALE_OUT: _ClassVar[DecisionList.Decision.Action]
+            SCALE_IN: _ClassVar[DecisionList.Decision.Action]
+            BROKER_ENDED: _ClassVar[DecisionList.Decision.Action]
+        UNSPECIFIED: DecisionList.Decision.Action
+        CREATE: DecisionList.Decision.Action
+        SPLIT: DecisionList.Decision.Action
+        MERGE: DecisionList.Decision.Action
+        FAILOVER: DecisionList.Decision.Action
+        DRAIN: DecisionList.Decision.Action
+        ROLL: DecisionList.Decision.Action
+        REBALANCE: DecisionList.Decision.Action
+        MANUAL: DecisionList.Decision.Action
+        SCHEMA: DecisionList.Decision.Action
+        ACCEPT_LOSS: DecisionList.Decision.Action
+        RECORD_LOSS: DecisionList.Decision.Action
+        RECOVER: DecisionList.Decision.Action
+        REFUSED: DecisionList.Decision.Action
+        TRIM: DecisionList.Decision.Action
+        RETENTION: DecisionList.Decision.Action
+        PAUSE_SCALING: DecisionList.Decision.Action
+        RESUME_SCALING: DecisionList.Decision.Action
+        SCALE_OUT: DecisionList.Decision.Action
+        SCALE_IN: DecisionList.Decision.Action
+        BROKER_ENDED: DecisionList.Decision.Action
         AT_FIELD_NUMBER: _ClassVar[int]
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -317,10 +361,10 @@ class DecisionList(_message.Message):
         REASON_FIELD_NUMBER: _ClassVar[int]
         at: int
         topic: str
-        action: str
+        action: DecisionList.Decision.Action
         segments: _containers.RepeatedScalarFieldContainer[str]
         reason: str
-        def __init__(self, at: _Optional[int] = ..., topic: _Optional[str] = ..., action: _Optional[str] = ..., segments: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
+        def __init__(self, at: _Optional[int] = ..., topic: _Optional[str] = ..., action: _Optional[_Union[DecisionList.Decision.Action, str]] = ..., segments: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
     decisions: _containers.RepeatedCompositeFieldContainer[DecisionList.Decision]
     def __init__(self, decisions: _Optional[_Iterable[_Union[DecisionList.Decision, _Mapping]]] = ...) -> None: ...

@@ -7,6 +7,7 @@ from enum import StrEnum
 import pytest
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.decision import DecisionAction
 from smq_core.model.entities import Durability, Liveness, Phase, Reason
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto import enums
@@ -17,6 +18,7 @@ OF_THE_MODEL = [
     (enums.PHASE, Phase),
     (enums.REASON, Reason),
     (enums.REPLICA_STATE, ReplicaState),
+    (enums.DECISION_ACTION, DecisionAction),
 ]
 ALL = {name: it for name, it in vars(enums).items() if isinstance(it, WireEnum)}
 
