@@ -11,6 +11,7 @@ bulk lane stops reading instead, because its batches cost much to send again.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -26,9 +27,10 @@ from smq_broker.producers.session import ProducerSession
 from smq_broker.producers.session_port import SessionPort
 from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.replication.message_spacing import ActiveClients, ClientActivity
-from smq_broker.rows.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES
-from smq_broker.rows.payloads import PayloadSpan, block_bytes, compact
-from smq_broker.rows.small_batches import Block, SmallBatch, rows_of
+from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES
+from smq_broker.rows.blocks import COPY_BELOW_BYTES, Block
+from smq_broker.rows.payloads import PayloadSpan, compact
+from smq_broker.rows.small_batches import rows_of
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
@@ -172,7 +174,7 @@ class ProducerLane:
             (it.rows > 0) is it.HasField("reference") for it in sub_batches
         ):
             raise InvalidRequest(f"sub-batches with {count} rows do not fit the rows of their frame")
-        size = 0 if rows is None else block_bytes(rows)
+        size = 0 if rows is None else rows.nbytes
         if size > self._max_batch + ENTRY_OVERHEAD_BYTES:
             self._refuse_large(sub_batches, size)
             return
@@ -224,14 +226,10 @@ class ProducerLane:
         """The sub-batches of one segment, whose rows ``first .. stop - 1`` share a block. None if it refuses them."""
         is_part = stop - first < rows.num_rows
         part = rows.slice(first, stop - first) if is_part else rows
-        block: Block
         try:
-            if isinstance(part, SmallBatch):
-                block = hosted.wire.accept_small(part)
-            else:
-                block = hosted.wire.accept(part, sessions[0].same_schema)
-                if is_part and block.get_total_buffer_size() >= COPY_BELOW_BYTES:
-                    block = pa.concat_batches([block, hosted.wire.empty])  # or it would keep other segments' rows
+            # A part that is not copied would keep other segments' rows.
+            copy_below = sys.maxsize if is_part else COPY_BELOW_BYTES
+            block = part.accept(hosted.wire, sessions[0].same_schema, copy_below)
         except SmqError as error:
             for session in sessions:
                 session.fail(error)

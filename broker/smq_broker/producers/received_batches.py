@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from smq_broker.rows.batches import (
-    COPY_BELOW_BYTES,
-    ENTRY_OVERHEAD_BYTES,
-    Partitions,
-    partition_bounds,
-    partition_column,
-    size_of_names,
-)
-from smq_broker.rows.payloads import Payload, PayloadSpan, block_bytes
-from smq_broker.rows.small_batches import Block, SmallBatch
+from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, size_of_names
+from smq_broker.rows.blocks import Block
+from smq_broker.rows.payloads import Payload, PayloadSpan
 from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_proto.v1 import data_pb2 as pb
@@ -33,11 +26,8 @@ class ReceivedBatch:
     rows: int
     nbytes: int
     payload: Payload | None
-    partitions: Partitions | Sequence[int]
-    """Empty if the rows are in an upload."""
     partition_min: int
     partition_max: int
-    is_small: bool
     reference: Reference | None = None
     large_values: tuple[str, ...] = ()
 
@@ -49,7 +39,8 @@ class ReceivedBatch:
     @property
     def spans_to_join(self) -> list[PayloadSpan]:
         """Its rows, if they are in a block that is worth being joined with others."""
-        return [(self.payload, self.rows)] if self.is_small and self.payload is not None else []
+        payload = self.payload
+        return [(payload, self.rows)] if payload is not None and payload.location[0].is_small else []
 
     def incoming(self, id_: BatchId) -> IncomingBatch:
         return IncomingBatch(
@@ -66,14 +57,11 @@ class ReceivedBatch:
 
 def split_block(sub_batches: Sequence[pb.ProducerFrame.SubBatch], block: Block) -> list[ReceivedBatch]:
     """The sub-batches of one segment, in the block that has their rows one after the other."""
-    partitions = block.partitions if isinstance(block, SmallBatch) else partition_column(block)
-    size = block_bytes(block)
-    bytes_per_row = size / block.num_rows
+    bytes_per_row = block.nbytes / block.num_rows
     received = []
     first = 0
     for sub_batch in sub_batches:
-        own = partitions[first : first + sub_batch.rows]
-        low, high = partition_bounds(own)
+        low, high = block.partition_bounds(first, sub_batch.rows)
         names = tuple(sub_batch.large_values)
         received.append(
             ReceivedBatch(
@@ -82,10 +70,8 @@ def split_block(sub_batches: Sequence[pb.ProducerFrame.SubBatch], block: Block) 
                 rows=sub_batch.rows,
                 nbytes=int(bytes_per_row * sub_batch.rows) + ENTRY_OVERHEAD_BYTES + size_of_names(names),
                 payload=Payload(block, first),
-                partitions=own,
                 partition_min=low,
                 partition_max=high,
-                is_small=size < COPY_BELOW_BYTES,
                 large_values=names,
             )
         )
@@ -102,9 +88,7 @@ def read_reference(sub_batch: pb.ProducerFrame.SubBatch) -> ReceivedBatch:
         rows=reference.rows,
         nbytes=ENTRY_OVERHEAD_BYTES,
         payload=None,
-        partitions=(),
         partition_min=reference.partition_min,
         partition_max=reference.partition_max,
-        is_small=False,
         reference=reference,
     )

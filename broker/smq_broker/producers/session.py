@@ -194,7 +194,8 @@ class ProducerSession:
         with self._port.wake:
             self._port.unacked[self] = None
         if batch.payload is not None:
-            self.hosted.histogram.count(batch.partitions, batch.partition_min, batch.partition_max)
+            block, first = batch.payload.location
+            self.hosted.histogram.count(block, first, batch.rows, batch.partition_min, batch.partition_max)
         return True
 
     def _id_of(self, batch: ReceivedBatch) -> BatchId:

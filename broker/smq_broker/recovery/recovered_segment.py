@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from smq_broker.journal.recovery import RecoveredLog
 from smq_broker.memory.accounting import MemoryAccounting
-from smq_broker.rows.batches import COPY_BELOW_BYTES
-from smq_broker.rows.payloads import Compactor, block_bytes, compact, payload_spans
+from smq_broker.rows.blocks import ArrowBlock
+from smq_broker.rows.payloads import Compactor, compact, payload_spans
 from smq_broker.rows.replication_messages import decode_entries
-from smq_broker.rows.small_batches import read_small_batch
+from smq_broker.rows.small_batches import rows_of
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -111,10 +111,10 @@ class RecoveredSegment(HostedSegment):
         compactor = Compactor()
         try:
             for header, batch in log.messages(self.wire.message):
-                block = batch if batch is not None else self.wire.accept_small(read_small_batch(header.small_batch))
+                block = rows_of(header, batch) or ArrowBlock(self.wire.empty)
                 entries = decode_entries(header, block)
                 found.extend(entries)
-                if block_bytes(block) < COPY_BELOW_BYTES:
+                if block.is_small:
                     # A record batch per small record would cost more than its rows.
                     small = compactor.add(payload_spans(entries))
                     if small is not None:

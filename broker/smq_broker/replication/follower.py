@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from smq_broker.rows.batches import COPY_BELOW_BYTES
-from smq_broker.rows.payloads import block_bytes, compact, payload_spans
+from smq_broker.rows.blocks import COPY_BELOW_BYTES, Block
+from smq_broker.rows.payloads import compact, payload_spans
 from smq_broker.rows.replication_messages import decode_entries
-from smq_broker.rows.small_batches import Block, SmallBatch, rows_of
+from smq_broker.rows.small_batches import rows_of
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import is_journal_behind, write_message, write_missing
 from smq_core.errors import InvalidRequest, WrongIncarnation
@@ -60,7 +60,7 @@ class FollowedSegment:
         Raises InvalidRequest or SchemaMismatch if it is not valid, and the errors of ``SegmentReplica.replicate``.
         """
         hosted = self.hosted
-        message, batch = _decode_message(hosted, body, rows, same_schema, copied=bool(encoded))
+        message, block = _decode_message(hosted, body, rows, same_schema, copied=bool(encoded))
         full = None
         with hosted as machine:
             before = machine.end
@@ -68,11 +68,11 @@ class FollowedSegment:
             end, behind = machine.durable_end, is_journal_behind(hosted)
             self._confirmed_credit = message.credit
             credit = self._announced_credit = hosted.adjust_credit(message.credit)
-            if grown and batch is not None and block_bytes(batch) < COPY_BELOW_BYTES:
+            if grown and block is not None and block.is_small:
                 full = hosted.compactor.add(payload_spans(message.entries))
         if behind:
-            if batch is not None:
-                write_message(hosted, message, body, b"" if rows is None else encoded or batch)
+            if block is not None:
+                write_message(hosted, message, body, b"" if rows is None else encoded or block.to_arrow())
             else:
                 write_missing(hosted)
             end = machine.durable_end
@@ -101,15 +101,11 @@ def _decode_message(
     """The message and the rows of its entries. Raises InvalidRequest or SchemaMismatch if it is not valid."""
     header = parse(pb.ReplicationBatch, body)
     entries: tuple[Entry, ...] = ()
-    batch: Block | None = None
-    received = rows_of(header, rows)
-    if isinstance(received, SmallBatch):
-        batch = hosted.wire.accept_small(received)
-    elif rows is not None and header.entries:
-        batch = hosted.wire.check(rows, same_schema) if copied else hosted.wire.accept(rows, same_schema)
-    if batch is not None:
-        entries = decode_entries(header, batch)
-    elif header.entries or (rows is not None and rows.num_rows):
+    block = rows_of(header, rows)
+    if block is not None and header.entries:
+        block = block.accept(hosted.wire, same_schema, 0 if copied else COPY_BELOW_BYTES)
+        entries = decode_entries(header, block)
+    elif header.entries or (block is not None and block.num_rows):
         raise InvalidRequest("entries and rows of a replicated message belong together")
     message = ReplicationMessage(
         base_offset=header.base_offset,
@@ -118,4 +114,4 @@ def _decode_message(
         chain_end=header.chain_end,
         credit=header.credit,
     )
-    return message, batch
+    return message, block if entries else None

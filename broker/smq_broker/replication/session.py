@@ -11,8 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from smq_broker.rows.batches import MAX_MESSAGE_BYTES
-from smq_broker.rows.payloads import rows_as_batch, small_batch_of
-from smq_broker.rows.replication_messages import encode_header
+from smq_broker.rows.replication_messages import encode_message
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import is_journal_behind, write_message, write_missing
 from smq_core.errors import NotHosted, SmqError, WrongIncarnation
@@ -276,11 +275,8 @@ class ReplicaSession:
         has_more: bool = False,
     ) -> OutgoingPart:
         self._confirmed_credit = message.credit
-        small = small_batch_of(message.entries)
-        part = pb.ReplicationFrame.Part(session=number, header=encode_header(message, small))
-        rows = None
-        if message.entries and small is None:
-            rows = rows_as_batch(message.entries, self.hosted.wire.empty)
-            if lane == SMALL:
-                part.rows, rows = rows.serialize().to_pybytes(), None
+        header, rows = encode_message(message, self.hosted.wire.empty)
+        part = pb.ReplicationFrame.Part(session=number, header=header)
+        if rows is not None and lane == SMALL:
+            part.rows, rows = rows.serialize().to_pybytes(), None
         return OutgoingPart(part=part, message=message, rows=rows, journal_behind=journal_behind, has_more=has_more)

@@ -1,21 +1,20 @@
-"""The rows of log entries. Entries share blocks of rows, because a record batch per entry costs 5 KB.
+"""The rows of log entries, which share blocks.
 
-An entry's payload refers to its block and its first row there. A block is an Arrow batch, or the lists of a small one
-(``small_batches``). A received small batch is a block at first; every 64 small blocks are joined into one Arrow batch.
-An entry with a reference has no rows here.
+An entry's payload refers to its block and its first row there. What was received together is a block at first; every
+64 small blocks are joined into one Arrow batch. An entry with a reference has no rows here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby, repeat
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
 
-from smq_broker.rows.small_batches import Block, SmallBatch, join
+from smq_broker.rows.blocks import ArrowBlock, Block
 from smq_core.replica.log_entries import Entry
-from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP
 
@@ -63,55 +62,39 @@ class Compactor:
 
 def compact(spans: Sequence[PayloadSpan]) -> None:
     """Moves the rows of these payloads into one block."""
-    block = concat([part for part, _ in _contiguous_slices(spans)])
+    block = ArrowBlock(concat([part for part, _ in _contiguous_slices(spans)]))
     at = 0
     for payload, rows in spans:
         payload.location = (block, at)
         at += rows
 
 
-def concat(blocks: Sequence[Block]) -> pa.RecordBatch:
+def concat(blocks: Iterable[Block]) -> pa.RecordBatch:
     """One Arrow batch with all rows. A single Arrow batch is not copied."""
-    batches: list[pa.RecordBatch] = []
-    for _, run in groupby(blocks, _kind):
-        batches += _to_arrow(list(run))
+    batches = [block.to_arrow() for block in _join_neighbours(blocks)]
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _kind(block: Block) -> str:
-    """Small batches of one kind can be joined."""
-    if not isinstance(block, SmallBatch):
-        return "arrow"
-    return "small, with keys" if block.keys else "small"
+def _join_neighbours(blocks: Iterable[Block]) -> list[Block]:
+    joined: list[Block] = []
+    for _, run in groupby(blocks, attrgetter("kind")):
+        first, *others = run
+        joined += first.join([first, *others])
+    return joined
 
 
-def _to_arrow(blocks: list[Block]) -> list[pa.RecordBatch]:
-    """The rows of blocks of one kind."""
-    return [join(blocks).to_arrow()] if isinstance(blocks[0], SmallBatch) else blocks
-
-
-def block_bytes(block: Block) -> int:
-    """What the block holds, in bytes. For a slice of an Arrow batch, what the whole batch holds."""
-    return block.nbytes if isinstance(block, SmallBatch) else block.get_total_buffer_size()
-
-
-def small_batch_of(entries: Iterable[Entry]) -> SmallBatch | None:
-    """The rows of contiguous entries, if a small batch can have them all."""
-    blocks = [block for block, _ in _contiguous_slices(payload_spans(entries))]
-    if len(set(map(_kind, blocks))) != 1 or not isinstance(blocks[0], SmallBatch):
-        return None
-    return join(blocks) if sum(block.num_rows for block in blocks) <= MAX_SMALL_BATCH_ROWS else None
-
-
-def rows_as_batch(entries: Iterable[Entry], empty: pa.RecordBatch, skip: int = 0) -> pa.RecordBatch:
-    """The rows of contiguous entries as one batch, without the first ``skip``. Copied only if in several blocks.
+def block_of(entries: Iterable[Entry], empty: pa.RecordBatch) -> Block:
+    """The rows of contiguous entries. Arrow batches are copied only if there are several.
 
     ``empty`` is the result if all entries have references.
     """
-    spans = payload_spans(entries)
-    if not spans:
-        return empty
-    whole = concat([part for part, _ in _contiguous_slices(spans)])
+    blocks = _join_neighbours(part for part, _ in _contiguous_slices(payload_spans(entries)))
+    return blocks[0] if len(blocks) == 1 else ArrowBlock(concat(blocks) if blocks else empty)
+
+
+def rows_as_batch(entries: Iterable[Entry], empty: pa.RecordBatch, skip: int = 0) -> pa.RecordBatch:
+    """As :func:`block_of`, without the first ``skip`` rows."""
+    whole = block_of(entries, empty).to_arrow()
     return whole.slice(skip) if skip else whole
 
 
@@ -169,7 +152,7 @@ def _join_small(slices: Iterable[tuple[Block, int]]) -> list[tuple[pa.RecordBatc
     counts: list[int] = []
     size = 0
     for part, count in slices:
-        nbytes = block_bytes(part)  # Arrow's nbytes, which counts a slice exactly, takes 15 times as long
+        nbytes = part.nbytes  # Arrow's own nbytes, which counts a slice exactly, takes 15 times as long
         size += nbytes
         if groups and size <= JOIN_BYTES:
             groups[-1].append(part)

@@ -5,37 +5,45 @@ The rows are an Arrow batch beside the header, or a small batch in it. The journ
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, size_of_names
-from smq_broker.rows.payloads import block_bytes, split_block
-from smq_broker.rows.small_batches import Block, SmallBatch
+from smq_broker.rows.blocks import Block
+from smq_broker.rows.payloads import block_of, split_block
 from smq_core.errors import InvalidRequest
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import producer_from_pb, producer_to_pb, reference_from_pb, reference_to_pb
 
 
-def encode_header(message: ReplicationMessage, small_batch: SmallBatch | None = None) -> bytes:
-    """The header; ``payloads.rows_as_batch`` makes the batch that belongs to it, unless there is a ``small_batch``."""
-    return pb.ReplicationBatch(
+def encode_message(message: ReplicationMessage, empty: pa.RecordBatch) -> tuple[bytes, pa.RecordBatch | None]:
+    """The header, and the batch beside it: None if the header has the rows, or if there are no entries.
+
+    ``empty`` is the batch of entries with references.
+    """
+    block = block_of(message.entries, empty) if message.entries else None
+    small_batch = None if block is None else block.to_pb()
+    header = pb.ReplicationBatch(
         base_offset=message.base_offset,
         entries=[_encode_entry(entry) for entry in message.entries],
         watermark=message.watermark,
         chain_end=message.chain_end,
         credit=message.credit,
-        small_batch=small_batch.to_pb() if small_batch is not None else None,
-    ).SerializeToString()
+        small_batch=small_batch,
+    )
+    return header.SerializeToString(), None if block is None or small_batch is not None else block.to_arrow()
 
 
-def decode_entries(header: pb.ReplicationBatch, batch: Block) -> tuple[Entry, ...]:
+def decode_entries(header: pb.ReplicationBatch, block: Block) -> tuple[Entry, ...]:
     """The entries of a message, whose payloads share the block. Raises InvalidRequest if their rows do not match.
 
     Entries with references have neither rows in the batch nor a payload.
     """
     rows = [entry.rows for entry in header.entries if not entry.HasField("reference")]
-    if sum(rows) != batch.num_rows or not all(entry.rows for entry in header.entries):
-        raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {batch.num_rows}")
-    payloads = iter(split_block(batch, rows))
-    bytes_per_row = block_bytes(batch) / batch.num_rows if rows else 0.0
+    if sum(rows) != block.num_rows or not all(entry.rows for entry in header.entries):
+        raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {block.num_rows}")
+    payloads = iter(split_block(block, rows))
+    bytes_per_row = block.nbytes / block.num_rows if rows else 0.0
     entries = []
     first = header.base_offset
     for entry in header.entries:

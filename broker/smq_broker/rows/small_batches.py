@@ -10,11 +10,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Self
 
 import pyarrow as pa
 
+from smq_broker.rows.batches import WireSchemas
+from smq_broker.rows.blocks import COPY_BELOW_BYTES, ArrowBlock, Block
 from smq_core.errors import InvalidRequest
+from smq_core.model.keyspace import KeyRange
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.array_buffers import array_of
@@ -27,14 +30,14 @@ ROW_BYTES = 20
 SCHEMA = message_schema()
 
 
-class SmallBatch:
+class SmallBatch(Block):
     """All lists have one item for each message, in the same order; ``keys`` may be empty. Timestamps are microseconds
     since 1970.
 
     Nothing changes it.
     """
 
-    __slots__ = ("keys", "nbytes", "num_rows", "partitions", "timestamps", "values")
+    __slots__ = ("keys", "kind", "nbytes", "num_rows", "partitions", "timestamps", "values")
 
     def __init__(
         self, partitions: Sequence[int], timestamps: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
@@ -46,6 +49,7 @@ class SmallBatch:
         self.num_rows = len(values)
         self.nbytes = sum(map(len, keys)) + sum(map(len, values)) + ROW_BYTES * self.num_rows
         """What Arrow would hold of it."""
+        self.kind = "small, with keys" if keys else "small"
 
     def slice(self, first: int, rows: int) -> SmallBatch:
         """The messages ``first .. first + rows - 1``."""
@@ -63,11 +67,38 @@ class SmallBatch:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
-    def to_pb(self) -> pb.SmallBatch:
+    def to_pb(self) -> pb.SmallBatch | None:
+        """None also if there are too many rows."""
+        if self.num_rows > MAX_SMALL_BATCH_ROWS:
+            return None
         return pb.SmallBatch(partitions=self.partitions, timestamps=self.timestamps, keys=self.keys, values=self.values)
 
+    def accept(self, wire: WireSchemas, same_schema: bool, copy_below: int = COPY_BELOW_BYTES) -> Block:
+        """Large rows become an Arrow batch, because lists take more memory."""
+        wire.check_small_batch()
+        return self if self.is_small else ArrowBlock(self.to_arrow())
 
-Block: TypeAlias = pa.RecordBatch | SmallBatch
+    def join(self, run: Sequence[Self]) -> Sequence[SmallBatch]:
+        if len(run) == 1:
+            return run
+        return [
+            SmallBatch(
+                list(chain.from_iterable(batch.partitions for batch in run)),
+                list(chain.from_iterable(batch.timestamps for batch in run)),
+                list(chain.from_iterable(batch.keys for batch in run)),
+                list(chain.from_iterable(batch.values for batch in run)),
+            )
+        ]
+
+    def partition_bounds(self, first: int, rows: int) -> tuple[int, int]:
+        if rows == 1:
+            return self.partitions[first], self.partitions[first]
+        own = self.partitions[first : first + rows]
+        return min(own), max(own)
+
+    def count_partitions(self, first: int, rows: int, range_: KeyRange, counts: list[int]) -> None:
+        for partition in self.partitions[first : first + rows]:
+            counts[(partition - range_.start) * len(counts) // len(range_)] += 1
 
 
 def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
@@ -88,19 +119,7 @@ def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
 def rows_of(message: pb.ProducerFrame | pb.ReplicationBatch, batch: pa.RecordBatch | None) -> Block | None:
     """The rows of a message that came with this Arrow batch, if any. Raises InvalidRequest."""
     if not message.HasField("small_batch"):
-        return batch
+        return None if batch is None else ArrowBlock(batch)
     if batch is not None:
         raise InvalidRequest("a message has a small batch and an Arrow batch: send either of them")
     return read_small_batch(message.small_batch)
-
-
-def join(batches: Sequence[SmallBatch]) -> SmallBatch:
-    """All messages of these batches, of which all have keys or none has."""
-    if len(batches) == 1:
-        return batches[0]
-    return SmallBatch(
-        list(chain.from_iterable(batch.partitions for batch in batches)),
-        list(chain.from_iterable(batch.timestamps for batch in batches)),
-        list(chain.from_iterable(batch.keys for batch in batches)),
-        list(chain.from_iterable(batch.values for batch in batches)),
-    )

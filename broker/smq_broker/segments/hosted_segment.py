@@ -12,8 +12,9 @@ import structlog
 from smq_broker.file_lists.recorded_files import FileLimit, RecordedFiles
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.memory.accounting import MemoryAccounting
-from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
+from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, WireSchemas
 from smq_broker.rows.payloads import Compactor
+from smq_broker.rows.range_histogram import RangeHistogram
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.pauses import PauseCounter

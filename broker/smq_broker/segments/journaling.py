@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from smq_broker.rows.batches import MAX_MESSAGE_BYTES
-from smq_broker.rows.payloads import rows_as_batch
-from smq_broker.rows.replication_messages import encode_header
+from smq_broker.rows.replication_messages import encode_message
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_storage.process.locks import requires_lock
@@ -57,7 +56,8 @@ def write_missing(hosted: HostedSegment) -> None:
                 message = hosted.machine.unjournaled(MAX_MESSAGE_BYTES)
             if message is None:
                 return
-            _append(hosted, message, encode_header(message), rows_as_batch(message.entries, hosted.wire.empty))
+            header, rows = encode_message(message, hosted.wire.empty)
+            _append(hosted, message, header, b"" if rows is None else rows)
 
 
 def trim_journal(hosted: HostedSegment) -> None:

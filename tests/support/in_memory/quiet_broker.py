@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
@@ -116,7 +117,7 @@ class QuietBroker:
                     nbytes=nbytes,
                     partition_min=0,
                     partition_max=0,
-                    payload=Payload(rows([b"v" * 1000])),
+                    payload=Payload(ArrowBlock(rows([b"v" * 1000]))),
                 ),
                 self.clock.now(),
             )

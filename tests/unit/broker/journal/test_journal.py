@@ -22,8 +22,7 @@ from smq_broker.journal.segment_files import first_offset, read_regular
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.recovery import recovered_logs
 from smq_broker.recovery.recovered_segment import RecoveredSegment
-from smq_broker.rows.payloads import rows_as_batch
-from smq_broker.rows.replication_messages import encode_header
+from smq_broker.rows.replication_messages import encode_message
 from smq_broker.segments.journaling import write_message
 from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable
 from smq_core.model.entities import ChunkInfo, Layout, Segment
@@ -215,7 +214,8 @@ def test_a_message_that_the_journal_has_in_part_is_not_written_twice(
     eventually(lambda: hosted.machine.journal_end == len(VALUES))
     entries = tuple(hosted.machine.tail)[first:]
     message = ReplicationMessage(base_offset=entries[0].first, entries=entries, watermark=0, chain_end=0, credit=0)
-    write_message(hosted, message, encode_header(message), rows_as_batch(entries, hosted.wire.empty))
+    header, rows = encode_message(message, hosted.wire.empty)
+    write_message(hosted, message, header, b"" if rows is None else rows)
     brokers.restart()
     assert brokers.seal_recovered(number, len(VALUES)).end == len(VALUES), "it is complete"
     assert brokers.stored_values() == VALUES

@@ -16,8 +16,9 @@ from smq_broker.replication.connections import ReplicaConnections
 from smq_broker.replication.lane import Lane
 from smq_broker.replication.message_spacing import ClientActivity
 from smq_broker.replication.session import BULK_BYTES, ReplicaSession
+from smq_broker.rows.blocks import ArrowBlock, Block
 from smq_broker.rows.payloads import Payload
-from smq_broker.rows.small_batches import Block, SmallBatch
+from smq_broker.rows.small_batches import SmallBatch
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import NotHosted, SegmentSealed, SmqError, Unavailable
 from smq_core.model.entities import Replica
@@ -118,7 +119,7 @@ class Primary:
                     nbytes=nbytes,
                     partition_min=0,
                     partition_max=0,
-                    payload=Payload(block or rows([b"v"])),
+                    payload=Payload(block or ArrowBlock(rows([b"v"]))),
                 ),
                 0,
             )

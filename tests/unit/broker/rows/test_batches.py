@@ -7,7 +7,8 @@ import struct
 import pyarrow as pa
 import pytest
 
-from smq_broker.rows.batches import COPY_BELOW_BYTES, WireSchemas, partition_bounds, partition_column
+from smq_broker.rows.batches import WireSchemas
+from smq_broker.rows.blocks import COPY_BELOW_BYTES, ArrowBlock
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import ChunkInfo, Column, Topic, TopicSpec
 from smq_storage.chunks.parquet_codec import encode_chunk
@@ -26,7 +27,7 @@ def batch(partitions: list[int], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 
 def taken(given: pa.RecordBatch) -> pa.RecordBatch:
     """Validates a stream of these batches as the broker does. An accepted batch can be encoded."""
-    accepted = WIRE.accept(given, WIRE.check_stream(given.schema))
+    accepted = ArrowBlock(given).accept(WIRE, WIRE.check_stream(given.schema)).to_arrow()
     encode_chunk(
         [(accepted, 1)], ChunkInfo(segment="s", first=0, rows=accepted.num_rows, writer="w", nonce="n"), WIRE.chunk
     )
@@ -98,4 +99,5 @@ def test_nulls_inside_headers_are_writable() -> None:
 
 @pytest.mark.parametrize("partitions", [[7], [5, 3, 9]])
 def test_bounds_of_the_partitions(partitions: list[int]) -> None:
-    assert partition_bounds(partition_column(batch(partitions))) == (min(partitions), max(partitions))
+    block = ArrowBlock(batch([0, *partitions, 10]))
+    assert block.partition_bounds(1, len(partitions)) == (min(partitions), max(partitions))

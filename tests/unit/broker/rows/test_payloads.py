@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from smq_broker.rows.batches import RangeHistogram, WireSchemas, partition_bounds, partition_column
+from smq_broker.rows.batches import WireSchemas
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import (
     BLOCKS_PER_COMPACTION,
     JOIN_BYTES,
@@ -14,6 +15,7 @@ from smq_broker.rows.payloads import (
     rows_as_batch,
     split_block,
 )
+from smq_broker.rows.range_histogram import RangeHistogram
 from smq_core.errors import SchemaMismatch
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch
@@ -43,7 +45,7 @@ def test_compaction_changes_where_rows_lie_and_nothing_else():
     entries = []
     done = 0
     for number in range(BLOCKS_PER_COMPACTION + 10):
-        payload = Payload(rows([b"%d-%d" % (number, i) for i in range(1 + number % 3)]))
+        payload = Payload(ArrowBlock(rows([b"%d-%d" % (number, i) for i in range(1 + number % 3)])))
         entries.append(entry(number, payload, 1 + number % 3, appended=number // 5))
         full = compactor.add([(payload, 1 + number % 3)])
         if full is not None:
@@ -62,7 +64,7 @@ def test_compaction_changes_where_rows_lie_and_nothing_else():
 
 def test_neighbours_in_one_block_are_not_copied():
     block = rows_of_size(100, 1000)
-    entries = [entry(10 * i, p, 10) for i, p in enumerate(split_block(block, [10] * 10))]
+    entries = [entry(10 * i, p, 10) for i, p in enumerate(split_block(ArrowBlock(block), [10] * 10))]
     assert rows_as_batch(entries, EMPTY) is block
     part = rows_as_batch(entries[2:5], EMPTY)
     assert part.num_rows == 30 and part.get_total_buffer_size() == block.get_total_buffer_size()
@@ -70,7 +72,7 @@ def test_neighbours_in_one_block_are_not_copied():
 
 
 def test_small_blocks_become_one_batch_of_a_chunk():
-    entries = [entry(n, Payload(rows([b"%d" % n])), 1, appended=n // 2) for n in range(200)]
+    entries = [entry(n, Payload(ArrowBlock(rows([b"%d" % n]))), 1, appended=n // 2) for n in range(200)]
     ((part, times),) = batches_with_append_times(entries)
     assert values(part) == [b"%d" % n for n in range(200)]
     assert times.cast(pa.int64()).to_pylist() == [n // 2 for n in range(200)]
@@ -79,14 +81,14 @@ def test_small_blocks_become_one_batch_of_a_chunk():
 def test_large_blocks_are_not_copied_for_a_chunk():
     large = [rows_of_size(1, JOIN_BYTES) for _ in range(2)]
     blocks = [rows([b"a"]), rows([b"b"]), large[0], large[1], rows([b"c"])]
-    entries = [entry(n, Payload(block), 1) for n, block in enumerate(blocks)]
+    entries = [entry(n, Payload(ArrowBlock(block)), 1) for n, block in enumerate(blocks)]
     parts = [part for part, _ in batches_with_append_times(entries)]
     assert [part.num_rows for part in parts] == [2, 1, 1, 1]
     assert parts[1] is large[0] and parts[2] is large[1]
 
 
 def test_one_time_per_row_only_when_they_differ():
-    block = rows_of_size(4, 10)
+    block = ArrowBlock(rows_of_size(4, 10))
     entries = [entry(i, p, 2, appended=1000 + i) for i, p in enumerate(split_block(block, [2, 2]))]
     ((part, times),) = batches_with_append_times(entries)
     assert part.num_rows == 4 and times.type == TIMESTAMP
@@ -96,12 +98,14 @@ def test_one_time_per_row_only_when_they_differ():
 def test_small_batches_get_memory_of_their_own():
     wire = WireSchemas.of(make_topic())
     large, small = rows_of_size(100, 2000), rows_of_size(1, 100)
-    kept = wire.accept(small, True)
+    kept = ArrowBlock(small).accept(wire, True).to_arrow()
     assert kept.equals(small)
     theirs = {b.address for column in small.columns for b in column.buffers() if b is not None}
     mine = {b.address for column in kept.columns for b in column.buffers() if b is not None and b.size}
     assert not mine & theirs
-    assert wire.accept(large, True) is large
+    assert ArrowBlock(large).accept(wire, True).to_arrow() is large
+    part = ArrowBlock(large).slice(10, 20).accept(wire, True, large.nbytes * 2)
+    assert part.nbytes < ArrowBlock(large).nbytes, "it does not keep the other rows"
 
 
 def test_other_labels_are_replaced_and_other_types_refused():
@@ -110,7 +114,7 @@ def test_other_labels_are_replaced_and_other_types_refused():
     assert wire.check_stream(message_schema()) is True
     assert wire.check_stream(lax) is False
     batch = pa.RecordBatch.from_arrays(rows_of_size(2, 10).columns, schema=lax)
-    assert wire.accept(batch, False).schema.equals(message_schema())
+    assert ArrowBlock(batch).accept(wire, False).to_arrow().schema.equals(message_schema())
     with pytest.raises(SchemaMismatch):
         wire.check_stream(pa.schema([("partition", pa.int64())]))
 
@@ -120,10 +124,9 @@ def test_the_histogram_has_every_message_in_the_slice_of_its_partition():
     batch = pa.RecordBatch.from_arrays(
         [pa.array([100, 101, 102, 227], pa.int32()), *rows_of_size(4, 1).columns[1:]], schema=message_schema()
     )
-    partitions = partition_column(batch)
-    assert partition_bounds(partitions) == (100, 227)
-    histogram.count(partitions, 100, 227)
-    histogram.count(partitions[3:], 227, 227)
+    block = ArrowBlock(batch)
+    histogram.count(block, 0, 4, 100, 227)
+    histogram.count(block, 3, 1, 227, 227)
     assert len(histogram.slices) == 64
     assert {i: n for i, n in enumerate(histogram.slices) if n} == {0: 2, 1: 1, 63: 2}
 

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq_broker.rows.batches import RangeHistogram, WireSchemas, partition_bounds
+from smq_broker.rows.batches import WireSchemas
+from smq_broker.rows.blocks import ArrowBlock, Block
 from smq_broker.rows.payloads import (
     Payload,
     batches_with_append_times,
-    block_bytes,
+    block_of,
     compact,
     rows_as_batch,
-    small_batch_of,
     split_block,
 )
-from smq_broker.rows.small_batches import SCHEMA, Block, SmallBatch, join, read_small_batch
+from smq_broker.rows.range_histogram import RangeHistogram
+from smq_broker.rows.small_batches import SCHEMA, SmallBatch, read_small_batch
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 from smq_core.model.keyspace import KeyRange
@@ -77,7 +78,7 @@ def test_it_becomes_the_arrow_batch_with_the_same_rows(batch: SmallBatch) -> Non
 
 @given(batch=BATCHES, data=st.data())
 def test_it_arrives_as_it_was_sent_and_can_be_sliced(batch: SmallBatch, data: st.DataObject) -> None:
-    received = read_small_batch(pb.SmallBatch.FromString(batch.to_pb().SerializeToString()))
+    received = read_small_batch(pb.SmallBatch.FromString(sent(batch).SerializeToString()))
     assert received.to_arrow() == as_arrow(batch) and received.nbytes == batch.nbytes
     first = data.draw(st.integers(0, batch.num_rows - 1))
     rows = data.draw(st.integers(1, batch.num_rows - first))
@@ -87,7 +88,7 @@ def test_it_arrives_as_it_was_sent_and_can_be_sliced(batch: SmallBatch, data: st
 @given(blocks=st.lists(st.tuples(BATCHES, st.booleans()), min_size=1, max_size=5), data=st.data())
 def test_entries_have_the_same_rows_in_either_form(blocks: list[tuple[SmallBatch, bool]], data: st.DataObject) -> None:
     expected = pa.concat_batches([as_arrow(batch) for batch, _ in blocks])
-    entries = entries_of([as_arrow(batch) if is_arrow else batch for batch, is_arrow in blocks])
+    entries = entries_of([ArrowBlock(as_arrow(batch)) if is_arrow else batch for batch, is_arrow in blocks])
     skip = data.draw(st.integers(0, len(entries) - 1))
     assert rows_as_batch(entries, EMPTY, skip) == expected.slice(skip)
     parts = batches_with_append_times(entries)
@@ -98,34 +99,41 @@ def test_entries_have_the_same_rows_in_either_form(blocks: list[tuple[SmallBatch
     assert rows_as_batch(entries, EMPTY) == expected
 
 
+def sent(block: Block) -> pb.SmallBatch:
+    message = block.to_pb()
+    assert message is not None
+    return message
+
+
 def small(rows: int, *, keys: bool = True) -> SmallBatch:
     return SmallBatch([0] * rows, [5] * rows, [b"k"] * rows if keys else [], [b"v"] * rows)
 
 
 def test_what_was_received_in_small_batches_is_sent_as_one() -> None:
     entries = entries_of([small(2), small(3)])
-    sent = small_batch_of(entries[1:])
-    assert sent is not None and sent.to_arrow() == small(4).to_arrow()
+    assert sent(block_of(entries[1:], EMPTY)) == sent(small(4))
 
 
 @pytest.mark.parametrize(
     "blocks",
     [
         [small(1), small(1, keys=False)],
-        [small(1), small(1).to_arrow()],
-        [small(1).to_arrow()],
+        [small(1), ArrowBlock(small(1).to_arrow())],
+        [ArrowBlock(small(1).to_arrow())],
         [small(MAX_SMALL_BATCH_ROWS), small(1)],
         [],
     ],
     ids=["some have no keys", "an Arrow batch beside it", "an Arrow batch", "too many rows", "nothing"],
 )
 def test_what_a_small_batch_cannot_have_is_sent_as_an_arrow_batch(blocks: list[Block]) -> None:
-    assert small_batch_of(entries_of(blocks)) is None
+    block = block_of(entries_of(blocks), EMPTY)
+    assert block.to_pb() is None
+    assert block.to_arrow() == pa.concat_batches([EMPTY, *(it.to_arrow() for it in blocks)])
 
 
 @pytest.mark.parametrize("missing", ["partitions", "timestamps", "keys", "values"])
 def test_a_message_that_lacks_a_part_is_refused(missing: str) -> None:
-    message = small(2).to_pb()
+    message = sent(small(2))
     getattr(message, missing).pop()
     with pytest.raises(InvalidRequest, match="one of each for every message"):
         read_small_batch(message)
@@ -134,34 +142,38 @@ def test_a_message_that_lacks_a_part_is_refused(missing: str) -> None:
 def test_a_topic_with_a_schema_takes_none() -> None:
     wire = WireSchemas.of(make_topic(schema=(Column("name", "string"),)))
     with pytest.raises(SchemaMismatch, match="send an Arrow batch"):
-        wire.accept_small(small(1))
-    batch = small(1)
-    assert WireSchemas.of(make_topic()).accept_small(batch) is batch
+        small(1).accept(wire, True)
+    wire, batch = WireSchemas.of(make_topic()), small(1)
+    assert batch.accept(wire, True) is batch
 
 
 def test_large_rows_become_arrow_at_once() -> None:
     """As lists they would never be joined with others, and take more memory than is counted."""
     large = SmallBatch([0] * 64, [5] * 64, [], [bytes(1024)] * 64)
-    assert WireSchemas.of(make_topic()).accept_small(large) == as_arrow(large)
+    kept = large.accept(WireSchemas.of(make_topic()), True)
+    assert isinstance(kept, ArrowBlock) and kept.batch == as_arrow(large)
 
 
 def test_too_many_messages_are_refused() -> None:
-    read_small_batch(small(MAX_SMALL_BATCH_ROWS).to_pb())
+    full = sent(small(MAX_SMALL_BATCH_ROWS))
+    read_small_batch(full)
+    full.MergeFrom(sent(small(1)))
     with pytest.raises(InvalidRequest, match="at most 256 are accepted"):
-        read_small_batch(small(MAX_SMALL_BATCH_ROWS + 1).to_pb())
+        read_small_batch(full)
 
 
 def test_its_size_is_about_what_arrow_would_hold() -> None:
     batch = SmallBatch([1] * 50, [5] * 50, [b"key"] * 50, [b"x" * 200] * 50)
-    assert block_bytes(batch) == pytest.approx(block_bytes(batch.to_arrow()), rel=0.05)
-    assert join([batch, batch]).nbytes == 2 * batch.nbytes
+    assert batch.nbytes == pytest.approx(ArrowBlock(batch.to_arrow()).nbytes, rel=0.05)
+    assert batch.join([batch, batch])[0].nbytes == 2 * batch.nbytes
 
 
 def test_its_partitions_are_counted() -> None:
     histogram = RangeHistogram(KeyRange(100, 228))
-    low, high = partition_bounds([100, 227, 101])
+    batch = SmallBatch([5, 100, 227, 101], [0] * 4, [], [b""] * 4)
+    low, high = batch.partition_bounds(1, 3)
     assert (low, high) == (100, 227)
-    histogram.count([100, 227, 101], low, high)
+    histogram.count(batch, 1, 3, low, high)
     assert histogram.slices[0] == 2 and histogram.slices[-1] == 1 and sum(histogram.slices) == 3
 
 

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.metrics import BrokerMetrics
@@ -64,7 +65,7 @@ class PausedPrimary:
                     nbytes=100,
                     partition_min=0,
                     partition_max=0,
-                    payload=Payload(self.hosted.wire.empty),
+                    payload=Payload(ArrowBlock(self.hosted.wire.empty)),
                 ),
                 now=0,
             )

@@ -10,6 +10,7 @@ import pytest
 
 from smq_broker.file_lists import writer as file_list_writer
 from smq_broker.file_lists.recorded_files import FileLimit, RecordedFiles
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError, StoreUnavailable
@@ -65,7 +66,9 @@ class Primary:
             batch = rows([b"v"] * ROWS, key=b"k")
             machine.append(
                 self,
-                IncomingBatch(id=id_, rows=ROWS, nbytes=1000, partition_min=0, partition_max=0, payload=Payload(batch)),
+                IncomingBatch(
+                    id=id_, rows=ROWS, nbytes=1000, partition_min=0, partition_max=0, payload=Payload(ArrowBlock(batch))
+                ),
                 self.hosted.clock.now(),
             )
 

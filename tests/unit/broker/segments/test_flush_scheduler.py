@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
@@ -88,7 +89,7 @@ class PrimaryBench:
                     nbytes=nbytes,
                     partition_min=0,
                     partition_max=0,
-                    payload=Payload(self.hosted.wire.empty),
+                    payload=Payload(ArrowBlock(self.hosted.wire.empty)),
                 ),
                 now=0,
             )

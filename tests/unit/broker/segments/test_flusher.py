@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.segments import flusher as flushing
 from smq_broker.segments.filer_failure import UNANSWERED_SECONDS, FilerFailure
@@ -86,7 +87,12 @@ class StoredSegment:
             machine.append(
                 self,
                 IncomingBatch(
-                    id=id_, rows=1, nbytes=1000, partition_min=0, partition_max=0, payload=Payload(rows([b"v"]))
+                    id=id_,
+                    rows=1,
+                    nbytes=1000,
+                    partition_min=0,
+                    partition_max=0,
+                    payload=Payload(ArrowBlock(rows([b"v"]))),
                 ),
                 self.clock.now(),
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.segments import registry as registry_module
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -45,7 +46,12 @@ class CutOffPrimary:
                 machine.append(
                     None,
                     IncomingBatch(
-                        id=id_, rows=1, nbytes=1000, partition_min=0, partition_max=0, payload=Payload(rows([b"v"]))
+                        id=id_,
+                        rows=1,
+                        nbytes=1000,
+                        partition_min=0,
+                        partition_max=0,
+                        payload=Payload(ArrowBlock(rows([b"v"]))),
                     ),
                     0,
                 )

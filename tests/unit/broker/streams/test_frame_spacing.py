@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.streams import frame_spacing
 from smq_broker.streams.frame_spacing import (
@@ -78,7 +79,12 @@ def test_a_held_frame_brings_what_came_meanwhile(monkeypatch: pytest.MonkeyPatch
             machine.append(
                 Producer(),
                 IncomingBatch(
-                    id=id_, rows=1, nbytes=100, partition_min=0, partition_max=0, payload=Payload(rows([b"v"]))
+                    id=id_,
+                    rows=1,
+                    nbytes=100,
+                    partition_min=0,
+                    partition_max=0,
+                    payload=Payload(ArrowBlock(rows([b"v"]))),
                 ),
                 0,
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
@@ -45,7 +46,7 @@ class TailOfPrimary:
                     nbytes=1000,
                     partition_min=0,
                     partition_max=0,
-                    payload=Payload(rows(values)),
+                    payload=Payload(ArrowBlock(rows(values))),
                 ),
                 0,
             )
