@@ -22,6 +22,7 @@ from smq_core.model.entities import (
     SealedSegment,
     SealOutcome,
     Segment,
+    SegmentEntry,
     Topic,
     TopicSchema,
     TopicSpec,
@@ -57,84 +58,77 @@ def check_protocol(version: int) -> None:
 
 
 def segment_to_pb(segment: Segment) -> pb.Segment:
-    return pb.Segment(
-        name=segment.name,
-        number=segment.number,
-        start=segment.range.start,
-        stop=segment.range.stop,
-        phase=PHASE.value(segment.phase),
-        durability=DURABILITY.value(segment.durability),
-        replicas=[pb.Replica(broker=r.broker, incarnation=r.incarnation, address=r.address) for r in segment.replicas],
-        predecessors=segment.predecessors,
-        successors=segment.successors,
-        opened_because=REASON.value(segment.opened_because),
-        sealed_because=REASON.value(segment.sealed_because) if segment.sealed_because else None,
-        opened_at=segment.opened_at,
-        schema_version=segment.schema_version,
+    message = _entry_to_pb(segment, segment.phase, segment.sealed_because)
+    message.replicas.extend(
+        pb.Replica(broker=r.broker, incarnation=r.incarnation, address=r.address) for r in segment.replicas
     )
+    return message
 
 
 def segment_from_pb(message: pb.Segment) -> Segment:
     """Raises InvalidRequest if it is not a segment."""
     try:
         return Segment(
-            name=message.name,
-            number=message.number,
-            range=KeyRange(message.start, message.stop),
+            **_entry_from_pb(message),
             phase=Phase(PHASE.word(message.phase)),
-            durability=Durability(DURABILITY.word(message.durability)),
             replicas=tuple(Replica(r.broker, r.incarnation, r.address) for r in message.replicas),
-            predecessors=tuple(message.predecessors),
-            successors=tuple(message.successors),
-            opened_because=_reason(message.opened_because),
             sealed_because=_reason(message.sealed_because) if message.sealed_because else None,
-            opened_at=message.opened_at,
-            schema_version=message.schema_version,
         )
     except ValueError as error:
         raise InvalidRequest(f"not a segment: {error}") from error
 
 
 def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
+    message = _entry_to_pb(segment, Phase.SEALED, segment.sealed_because)
+    message.end, message.sealed_at, message.bytes = segment.end, segment.sealed_at, segment.bytes
+    message.file_list = segment.file_list
+    if segment.lost is not None:
+        message.lost.CopyFrom(loss_to_pb(segment.lost))
+    return message
+
+
+def sealed_from_pb(message: pb.Segment) -> SealedSegment:
+    return SealedSegment(
+        **_entry_from_pb(message),
+        end=message.end,
+        sealed_because=_reason(message.sealed_because),
+        sealed_at=message.sealed_at,
+        bytes=message.bytes,
+        lost=loss_from_pb(message.lost) if message.HasField("lost") else None,
+        file_list=message.file_list,
+    )
+
+
+def _entry_to_pb(segment: SegmentEntry, phase: Phase, sealed_because: Reason | None) -> pb.Segment:
     return pb.Segment(
         name=segment.name,
         number=segment.number,
         start=segment.range.start,
         stop=segment.range.stop,
-        phase=PHASE.value(Phase.SEALED),
+        phase=PHASE.value(phase),
         durability=DURABILITY.value(segment.durability),
         predecessors=segment.predecessors,
         successors=segment.successors,
         opened_because=REASON.value(segment.opened_because),
-        sealed_because=REASON.value(segment.sealed_because) if segment.sealed_because else None,
+        sealed_because=REASON.value(sealed_because) if sealed_because else None,
         opened_at=segment.opened_at,
-        end=segment.end,
-        sealed_at=segment.sealed_at,
-        bytes=segment.bytes,
-        lost=loss_to_pb(segment.lost),
         schema_version=segment.schema_version,
-        file_list=segment.file_list,
     )
 
 
-def sealed_from_pb(message: pb.Segment) -> SealedSegment:
-    return SealedSegment(
-        name=message.name,
-        number=message.number,
-        range=KeyRange(message.start, message.stop),
-        end=message.end,
-        predecessors=tuple(message.predecessors),
-        successors=tuple(message.successors),
-        opened_because=_reason(message.opened_because),
-        sealed_because=_reason(message.sealed_because),
-        opened_at=message.opened_at,
-        sealed_at=message.sealed_at,
-        durability=Durability(DURABILITY.word(message.durability)),
-        bytes=message.bytes,
-        lost=loss_from_pb(message.lost) if message.HasField("lost") else None,
-        schema_version=message.schema_version,
-        file_list=message.file_list,
-    )
+def _entry_from_pb(message: pb.Segment) -> dict[str, Any]:
+    """The fields of SegmentEntry."""
+    return {
+        "name": message.name,
+        "number": message.number,
+        "range": KeyRange(message.start, message.stop),
+        "predecessors": tuple(message.predecessors),
+        "successors": tuple(message.successors),
+        "opened_because": _reason(message.opened_because),
+        "opened_at": message.opened_at,
+        "durability": Durability(DURABILITY.word(message.durability)),
+        "schema_version": message.schema_version,
+    }
 
 
 def _reason(value: int) -> Reason:

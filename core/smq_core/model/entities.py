@@ -7,9 +7,10 @@ Sizes are bytes. Offsets count the messages of one segment from 0. The layout's 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from smq_core.model.compacted_rows import CompactedRows
 from smq_core.model.keyspace import KeyRange
@@ -163,26 +164,36 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """One entry of the layout. ``replicas[0]`` is the primary. The name is never used again."""
+class SegmentEntry:
+    """What an entry of the layout and one of the index say of a segment. The name is never used again."""
 
     name: str
     number: int
     range: KeyRange
-    phase: Phase
-    durability: Durability
-    replicas: tuple[Replica, ...]
     predecessors: tuple[str, ...] = ()
     successors: tuple[str, ...] = ()
     opened_because: Reason = Reason.CREATE
-    sealed_because: Reason | None = None
     opened_at: Micros = 0
+    durability: Durability = Durability.REPLICATED
+    schema_version: int = 0
+    """The version of the topic's schema that all its messages have."""
+
+    def common(self) -> dict[str, Any]:
+        """The fields above, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(SegmentEntry)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment(SegmentEntry):
+    """One entry of the layout. ``replicas[0]`` is the primary."""
+
+    phase: Phase
+    replicas: tuple[Replica, ...]
+    sealed_because: Reason | None = None
     loss_accepted: bool = False
     """An administrator lets its seal go on, although unreachable replicas may hold more messages."""
     known_watermark: int | None = None
     """The highest known watermark at that moment, from which the leader that seals the segment reports the loss."""
-    schema_version: int = 0
-    """The version of the topic's schema that all its messages have."""
 
     @property
     def primary(self) -> Replica:
@@ -206,7 +217,7 @@ def range_of(segment: str) -> KeyRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SealedSegment:
+class SealedSegment(SegmentEntry):
     """One entry of the index of sealed segments, for a segment that left the layout.
 
     ``lost`` are the acked messages that it has lost, or may have lost. ``file_list`` is the
@@ -214,20 +225,11 @@ class SealedSegment:
     says since when the chunks that a compaction merged are not needed any more; it may be of a former file list.
     """
 
-    name: str
-    number: int
-    range: KeyRange
     end: int
-    predecessors: tuple[str, ...]
-    successors: tuple[str, ...]
-    opened_because: Reason
     sealed_because: Reason
-    opened_at: Micros
     sealed_at: Micros
-    durability: Durability = Durability.REPLICATED
     bytes: int = 0
     lost: Loss | None = None
-    schema_version: int = 0
     file_list: str = ""
     superseded: SupersededChunks | None = None
     brokers: tuple[str, ...] = ()

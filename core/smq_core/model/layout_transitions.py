@@ -215,18 +215,10 @@ def _new_segments(
 def sealed_entry(segment: Segment, outcome: SealOutcome, now: Micros) -> SealedSegment:
     """The index entry of a segment that leaves the layout."""
     return SealedSegment(
-        name=segment.name,
-        number=segment.number,
-        range=segment.range,
+        **segment.common(),
         end=outcome.end,
-        predecessors=segment.predecessors,
-        successors=segment.successors,
-        opened_because=segment.opened_because,
         sealed_because=segment.sealed_because or Reason.MANUAL,
-        opened_at=segment.opened_at,
         sealed_at=now,
-        durability=segment.durability,
         lost=outcome.lost,
-        schema_version=segment.schema_version,
         brokers=tuple(replica.broker for replica in segment.replicas),
     )

@@ -28,7 +28,7 @@ NOT_COMPARED = ("partition", "appended", SEGMENT, OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class VerifiedSegment:
     """``first`` is the lowest offset, ``end`` the one after the highest."""
 
     name: str
@@ -52,7 +52,7 @@ class Segment:
 class Verified:
     """``disorder`` is the number of messages whose sequence is not above that of the message before, by key."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[VerifiedSegment, ...]
     checksum: int
     disorder: int | None
 
@@ -77,7 +77,7 @@ def verify(spark: SparkSession, connection: Connection, sequence: str | None = N
         pyspark_smq.release(frame)
 
 
-def count_segments(frame: DataFrame) -> tuple[Segment, ...]:
+def count_segments(frame: DataFrame) -> tuple[VerifiedSegment, ...]:
     """What there is of each segment."""
     from pyspark.sql import functions as F
 
@@ -88,7 +88,7 @@ def count_segments(frame: DataFrame) -> tuple[Segment, ...]:
         (F.max(OFFSET) + 1).alias("end"),
     )
     return tuple(
-        Segment(row[SEGMENT], row["rows"], row["offsets"], row["first"], row["end"])
+        VerifiedSegment(row[SEGMENT], row["rows"], row["offsets"], row["first"], row["end"])
         for row in counted.orderBy(SEGMENT).collect()
     )
 

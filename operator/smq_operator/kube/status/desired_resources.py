@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from smq_core.model.entities import Phase, Reason, SealedSegment, Segment
+from smq_core.model.entities import Phase, Reason, SealedSegment, Segment, SegmentEntry
 from smq_operator.kube.client.kinds import SEGMENTS, TOPICS, Resource, rfc3339
 from smq_operator.kube.status.condition_merge import segment_status_conditions, topic_status_conditions
 from smq_operator.kube.status.resource_snapshot import ResourceSnapshot
@@ -126,7 +126,7 @@ def _sealed(topic: TopicSnapshot, entry: SealedSegment, conditions: list[Resourc
     return DesiredSegment(entry.name, _spec(topic, entry) | {"replicas": []}, status, sealed=True)
 
 
-def _spec(topic: TopicSnapshot, segment: Segment | SealedSegment) -> dict[str, Any]:
+def _spec(topic: TopicSnapshot, segment: SegmentEntry) -> dict[str, Any]:
     return {
         "topic": topic.short_name,
         "number": segment.number,
