@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from smq_broker.journal.disk_activity import DiskActivity  # noqa: E402
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder  # noqa: E402
-from smq_broker.journal.metrics import JournalMetrics  # noqa: E402
+from smq_broker.journal.journal_metrics import JournalMetrics  # noqa: E402
 from smq_broker.recovery.recovered_segment import RecoveredSegment  # noqa: E402
 from smq_broker.runtime.clock import Clock  # noqa: E402
 from smq_core.model.entities import Durability, Phase, Replica, Segment, Topic, TopicSpec  # noqa: E402

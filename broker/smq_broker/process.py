@@ -18,34 +18,34 @@ from prometheus_client import CollectorRegistry
 from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
-from smq_broker.journal.metrics import JournalMetrics
+from smq_broker.journal.journal_metrics import JournalMetrics
 from smq_broker.journal.segment_journal import JournalMeter
+from smq_broker.leader_client.leader_session import LeaderSession
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
-from smq_broker.leader_client.session import LeaderSession
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.trimmer import MemoryTrimmer
 from smq_broker.producers.claims import ProducerClaims
 from smq_broker.producers.upload_checker import UploadChecker
-from smq_broker.recovery.metrics import RecoveredCollector
 from smq_broker.recovery.recovered_logs import RecoveredLogs
+from smq_broker.recovery.recovery_metrics import RecoveredCollector
 from smq_broker.replication.connections import ReplicaConnections
 from smq_broker.replication.message_spacing import ActiveClients
-from smq_broker.replication.session import ReplicaSession
+from smq_broker.replication.replica_session import ReplicaSession
 from smq_broker.runtime import logs
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
-from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.runtime.tuning import keep_freed_memory, preload_arrow, tune_garbage_collector
 from smq_broker.segments.flusher import Flusher
-from smq_broker.segments.metrics import SegmentCollector
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.segments.segment_metrics import SegmentCollector
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.shutdown import BrokerShutdown
 from smq_broker.streams.actions import Actions

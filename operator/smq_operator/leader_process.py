@@ -33,7 +33,7 @@ from smq_storage.catalog.root_format import ensure_root_format
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.conformance_probe import check_conformance
 from smq_storage.object_store.store import Store
-from smq_storage.process.shutdown import Shutdown, stop_signals
+from smq_storage.process.shutdown_steps import Shutdown, stop_signals
 
 log = structlog.get_logger(__name__)
 

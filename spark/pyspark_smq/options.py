@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from pyspark_smq.errors import InvalidOption, nearest
 from smq_core.model.entities import SECOND, Micros
 from smq_core.model.units import parse_duration
-from smq_core.reading.reader_pins import DEFAULT_LIFETIME, MIN_LIFETIME
+from smq_core.reading.pins import DEFAULT_LIFETIME, MIN_LIFETIME
 
 if TYPE_CHECKING:
     import smq

@@ -333,7 +333,7 @@ MUTATIONS = (
     Mutation(
         "end_a_shutdown_that_cannot_report_an_error",
         "An error that cannot be reported ends no shutdown.",
-        "storage/smq_storage/process/shutdown.py",
+        "storage/smq_storage/process/shutdown_steps.py",
         "            except Exception as second:\n                self.errors",
         "            except ValueError as second:\n                self.errors",
         ("tests/unit/storage/test_shutdown.py::test_an_error_that_cannot_be_reported_ends_no_shutdown",),

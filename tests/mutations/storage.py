@@ -318,7 +318,7 @@ MUTATIONS = (
     Mutation(
         "renew_a_pin_that_has_ended",
         "A pin that has ended stays ended, and its reader begins again.",
-        "storage/smq_storage/catalog/reader_pins.py",
+        "storage/smq_storage/catalog/stored_pins.py",
         "found = read_pin(store, topic, uid, pin_id)\n        if found is None or found.pin.ended or found.problem:",
         "found = read_pin(store, topic, uid, pin_id)\n        if found is None or found.problem:",
         (f"{TEST_PINNED}::test_a_pin_that_has_ended_is_not_renewed",),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from smq_broker.journal import record_format
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
+from smq_broker.journal.journal_files import first_offset
 from smq_broker.journal.record_format import (
     END_BYTES,
     RECORDS_AT,
@@ -24,7 +25,6 @@ from smq_broker.journal.record_format import (
 )
 from smq_broker.journal.recovery import RecoveredLog, recover
 from smq_broker.journal.recycled_files import RecycledFiles
-from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import rows

@@ -12,7 +12,7 @@ import pytest
 
 import smq
 from smq.reading import load_state, open_topic
-from smq_storage.catalog.reader_pins import list_pins
+from smq_storage.catalog.stored_pins import list_pins
 from smq_storage.process.ports import free_port
 from support.data.message_ledger import MessageLedger
 from support.processes.local_cluster import LocalCluster, manifest

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.errors import SmqError
 from smq_core.file_lists.file_list import FileList

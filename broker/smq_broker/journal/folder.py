@@ -22,9 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
-from smq_broker.journal.recovery import RecoveredLog, recover
-from smq_broker.journal.recycled_files import RecycledFiles
-from smq_broker.journal.segment_files import (
+from smq_broker.journal.journal_files import (
     MAX_DOCUMENT_BYTES,
     PRIVATE_FILE,
     PRIVATE_FOLDER,
@@ -33,6 +31,8 @@ from smq_broker.journal.segment_files import (
     read_regular,
     segment_folder,
 )
+from smq_broker.journal.recovery import RecoveredLog, recover
+from smq_broker.journal.recycled_files import RecycledFiles
 from smq_broker.journal.segment_journal import JournalMeter, SegmentJournal
 from smq_core.errors import InvalidRequest
 from smq_proto.v1 import data_pb2 as pb

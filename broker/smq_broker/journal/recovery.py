@@ -10,15 +10,7 @@ import pyarrow as pa
 import structlog
 from google.protobuf.message import DecodeError
 
-from smq_broker.journal.record_format import (
-    EMPTY_BYTES,
-    FileState,
-    ScannedFile,
-    StoredRecord,
-    readable_records,
-    scan,
-)
-from smq_broker.journal.segment_files import (
+from smq_broker.journal.journal_files import (
     BROKEN_DEFINITION,
     DEFINITION,
     MAX_FILE_BYTES,
@@ -26,6 +18,14 @@ from smq_broker.journal.segment_files import (
     first_offset,
     read_definition,
     read_regular,
+)
+from smq_broker.journal.record_format import (
+    EMPTY_BYTES,
+    FileState,
+    ScannedFile,
+    StoredRecord,
+    readable_records,
+    scan,
 )
 from smq_proto.v1 import data_pb2 as pb
 

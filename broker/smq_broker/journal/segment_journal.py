@@ -20,10 +20,7 @@ import pyarrow as pa
 
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
-from smq_broker.journal.record_format import EMPTY_BYTES, END_BYTES, RECORDS_AT, Bytes, empty_file, record_parts
-from smq_broker.journal.recycled_files import RecycledFiles
-from smq_broker.journal.row_encoder import RowEncoder
-from smq_broker.journal.segment_files import (
+from smq_broker.journal.journal_files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
     REMOVED,
@@ -32,6 +29,9 @@ from smq_broker.journal.segment_files import (
     records_file,
     write_definition,
 )
+from smq_broker.journal.record_format import EMPTY_BYTES, END_BYTES, RECORDS_AT, Bytes, empty_file, record_parts
+from smq_broker.journal.recycled_files import RecycledFiles
+from smq_broker.journal.row_encoder import RowEncoder
 from smq_broker.runtime.lock_order import BrokerLock
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.process.locks import make_rlock

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smq_broker.producers.upload_checker import UploadChecker
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.lock_order import BrokerLock
-from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_storage.process.locks import make_rlock, requires_lock
 
 if TYPE_CHECKING:
-    from smq_broker.producers.session import ProducerSession
+    from smq_broker.producers.producer_session import ProducerSession
 
 # What may wait in all sessions of a lane. Beyond it a session of a small lane ends, and its producer sends again later.
 # A bulk lane stops reading.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from smq_broker.journal.folder import FormerIncarnation
-from smq_broker.journal.segment_files import segment_folder
+from smq_broker.journal.journal_files import segment_folder
 from smq_broker.journal.segment_journal import remove_folder
 from smq_broker.recovery.recovered_segment import RecoveredSegment
 from smq_broker.runtime.clock import Clock

@@ -15,10 +15,10 @@ from uuid import uuid4
 import pyarrow as pa
 import structlog
 
-from smq_broker.replication.lane import Lane
 from smq_broker.replication.lane_stream import ConnectFlight, LaneEnded
 from smq_broker.replication.message_spacing import ActiveClients
-from smq_broker.replication.session import (
+from smq_broker.replication.primary_lane import Lane
+from smq_broker.replication.replica_session import (
     INITIAL_BACKOFF_SECONDS,
     MAX_BACKOFF_SECONDS,
     UNRESPONSIVE_AFTER_SECONDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from smq_broker.replication.connection import TIMES, ReplicaConnection
 from smq_broker.replication.lane_stream import ConnectFlight, connect
 from smq_broker.replication.message_spacing import ActiveClients
-from smq_broker.replication.session import ReplicaSession
+from smq_broker.replication.replica_session import ReplicaSession
 from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.model.entities import Replica

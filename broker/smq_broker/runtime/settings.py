@@ -18,7 +18,7 @@ from smq_core.model.entities import SECOND
 from smq_core.model.incarnation_ids import format_incarnation
 from smq_core.replica.log_entries import ProducerLimits
 from smq_storage.object_store.store import StoreSettings
-from smq_storage.process.settings import (
+from smq_storage.process.shared_settings import (
     Size,
     add_argument,
     invalid_settings,

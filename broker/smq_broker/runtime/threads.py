@@ -18,7 +18,7 @@ from functools import partial
 
 import structlog
 
-from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_core.errors import Unavailable
 
 # Starts a thread that runs the function, under a name. Raises if the system starts no more threads.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.budgets import tails_to_flush
 from smq_broker.rows.payloads import batches_with_append_times
-from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flush_scheduling import CpuPressure
 from smq_broker.segments.hosted_segment import HostedSegment

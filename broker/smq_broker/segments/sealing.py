@@ -16,7 +16,7 @@ from functools import partial
 
 from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.rows.payloads import batches_with_append_times
-from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import chunk_info
 from smq_broker.segments.hosted_segment import HostedSegment

@@ -12,12 +12,12 @@ import pyarrow.flight as fl
 import structlog
 from google.protobuf.message import Message
 
-from smq_broker.producers.lane import ProducerLane
+from smq_broker.producers.producer_lane import ProducerLane
 from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.replication.follower_lane import FollowerLane, PrimaryConnections
 from smq_broker.replication.message_spacing import ActiveClients
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.log_limiter import LogLimiter
-from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry

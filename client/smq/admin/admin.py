@@ -118,7 +118,7 @@ class Admin:
         from smq.column_changes import ColumnChanges
         from smq_core.model.entities import Column
         from smq_proto.wire import columns_to_pb, schema_from_pb
-        from smq_storage.topic_manifests.settings import nested_fields
+        from smq_storage.topic_manifests.topic_settings import nested_fields
 
         before = self.topic(topic)
         columns = tuple(Column(*column) for column in before.schema)

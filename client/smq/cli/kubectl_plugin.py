@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from smq.cli.connection.port_forward import ForwardFailed, PortForward
-from smq_storage.process.shutdown import stop_signals
+from smq_storage.process.shutdown_steps import stop_signals
 
 # The Services of all releases have it; its value is the name of the release.
 RELEASE_LABEL = "seaweedmq.io/release"

@@ -40,10 +40,10 @@ from smq_proto.enums import APPLY_RESULT, BROKER_STATE, DECISION_ACTION, SEGMENT
 from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
-from smq_storage.catalog.reader_pins import list_pins
+from smq_storage.catalog.stored_pins import list_pins
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.topic_manifests.parser import TopicManifest, check_change, parse_document, to_manifest
-from smq_storage.topic_manifests.settings import manifest_changes, settings_of
+from smq_storage.topic_manifests.topic_settings import manifest_changes, settings_of
 
 log = structlog.get_logger(__name__)
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import structlog
 
 from smq_core.model.entities import Micros, Topic
-from smq_core.reading.reader_pins import StoredPin
+from smq_core.reading.pins import StoredPin
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_storage.catalog import paths
-from smq_storage.catalog.reader_pins import delete_pin, end_pin, list_pins
+from smq_storage.catalog.stored_pins import delete_pin, end_pin, list_pins
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 

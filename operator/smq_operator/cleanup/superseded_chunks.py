@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
-from smq_core.file_lists.superseded_chunks import CleanupStep, next_step
+from smq_core.file_lists.superseded_rules import CleanupStep, next_step
 from smq_core.model.entities import SECOND, SealedSegment, Topic
 from smq_core.model.superseded_chunks import SupersededChunks
 from smq_operator.cleanup.filer_clock import ClockReading, FilerClock

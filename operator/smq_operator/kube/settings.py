@@ -10,7 +10,7 @@ from pydantic_settings import CliSuppress
 
 from smq_core.model.entities import SECOND
 from smq_operator.runtime.settings import DEFAULT_PORT, Settings
-from smq_storage.process.settings import Duration, duration_field
+from smq_storage.process.shared_settings import Duration, duration_field
 
 # The controller manager's --node-monitor-grace-period is 50 s.
 NODE_GRACE_US = 60 * SECOND

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from smq_core.scaling.broker_fleet import SCALE_IN_AFTER, FleetPolicy
 from smq_operator.runtime.settings import Settings
-from smq_storage.process.settings import Duration, Size, duration_field, size_field
+from smq_storage.process.shared_settings import Duration, Size, duration_field, size_field
 
 
 class LocalSettings(Settings):

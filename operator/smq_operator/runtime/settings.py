@@ -24,7 +24,7 @@ from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.merge_settings import MergeSettings
 from smq_storage.object_store.clients import DEFAULT_TIMEOUT_SECONDS
 from smq_storage.object_store.store import StoreSettings
-from smq_storage.process.settings import (
+from smq_storage.process.shared_settings import (
     Duration,
     Size,
     add_argument,

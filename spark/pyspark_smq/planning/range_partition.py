@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark_smq.planning.wanted import TimeBounds
 from smq.reading import TopicLocation, TopicState
 from smq_core.model.entities import Micros, Replica
-from smq_core.reading.reader_pins import DEFAULT_LIFETIME
+from smq_core.reading.pins import DEFAULT_LIFETIME
 from smq_core.reading.segment_ranges import SegmentRange
 from smq_storage.tables.segment_files import StoredSegment
 

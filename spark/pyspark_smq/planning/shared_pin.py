@@ -9,8 +9,8 @@ from collections.abc import Callable
 from smq.reading import TopicLocation
 from smq_core.errors import DataLost, StoreUnavailable
 from smq_core.model.entities import SECOND, Micros
-from smq_core.reading.reader_pins import DEFAULT_LIFETIME
-from smq_storage.catalog.reader_pins import expired, read_pin, renew_shared_pin
+from smq_core.reading.pins import DEFAULT_LIFETIME
+from smq_storage.catalog.stored_pins import expired, read_pin, renew_shared_pin
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.tables.pinned_reads import PinnedReads

@@ -32,8 +32,8 @@ from pyspark_smq.table.s3a import configure
 from smq.reading import StateLoader, open_topic
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import SECOND
-from smq_core.reading.reader_pins import MIN_LIFETIME
-from smq_storage.catalog.reader_pins import MAX_OWNER_LENGTH
+from smq_core.reading.pins import MIN_LIFETIME
+from smq_storage.catalog.stored_pins import MAX_OWNER_LENGTH
 from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.tables.segment_files import StoredSegment, files_between

@@ -25,11 +25,11 @@ import pyarrow as pa
 from smq_core.errors import DataLost, StoreUnavailable, UnknownTopic
 from smq_core.model.entities import Layout, Micros
 from smq_core.model.interval_set import EMPTY, IntervalSet, union
-from smq_core.reading.reader_pins import DEFAULT_LIFETIME
+from smq_core.reading.pins import DEFAULT_LIFETIME
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_storage.catalog import layouts, sealed_index
-from smq_storage.catalog.reader_pins import create_pin, delete_pin, renew_pin
 from smq_storage.catalog.sealed_index import Index
+from smq_storage.catalog.stored_pins import create_pin, delete_pin, renew_pin
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.tables.range_reader import read_range

@@ -16,7 +16,7 @@ from smq_storage.object_store.store import Store
 from smq_storage.verification.columns import TopicColumns
 from smq_storage.verification.findings import FileProblem
 from smq_storage.verification.referenced_uploads import ReferencedUploads
-from smq_storage.verification.segment_files import ExpectedSegment, SegmentFiles
+from smq_storage.verification.segment_verification import ExpectedSegment, SegmentFiles
 
 
 class TopicFiles:

@@ -6,8 +6,8 @@ from ..mutation import Mutation
 
 LANES = "core/smq_core/sessions/lanes.py"
 CONNECTION = "broker/smq_broker/replication/connection.py"
-SESSION = "broker/smq_broker/replication/session.py"
-LANE = "broker/smq_broker/replication/lane.py"
+SESSION = "broker/smq_broker/replication/replica_session.py"
+LANE = "broker/smq_broker/replication/primary_lane.py"
 FOLLOWED = "broker/smq_broker/replication/follower.py"
 FOLLOWER_LANE = "broker/smq_broker/replication/follower_lane.py"
 MESSAGES = "broker/smq_broker/rows/replication_messages.py"
@@ -103,7 +103,7 @@ MUTATIONS = (
     Mutation(
         "count_idle_clients",
         "Clients that send nothing do not make others wait.",
-        "broker/smq_broker/producers/lane.py",
+        "broker/smq_broker/producers/producer_lane.py",
         "        self._activity.check(time.monotonic())\n",
         "",
         (f"{TEST_CLIENT_STREAM}::test_a_stream_counts_as_an_active_client_while_it_brings_batches",),
@@ -111,7 +111,7 @@ MUTATIONS = (
     Mutation(
         "send_the_batches_of_each_segment_alone",
         "Who appends to several segments at once sends them as one message.",
-        "broker/smq_broker/producers/lane.py",
+        "broker/smq_broker/producers/producer_lane.py",
         "            links += hosted.links_to_send_now()\n",
         "            for link in hosted.links_to_send_now():\n                link.send_now()\n",
         (f"{TEST_CLIENT_STREAM}::test_batches_of_several_segments_are_sent_when_all_are_appended",),

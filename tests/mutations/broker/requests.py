@@ -315,7 +315,7 @@ MUTATIONS = (
     Mutation(
         "open_a_pipe_in_a_journal",
         "A journal file that is no regular file is not read.",
-        "broker/smq_broker/journal/segment_files.py",
+        "broker/smq_broker/journal/journal_files.py",
         "        if not stat.S_ISREG(status.st_mode):\n",
         "        if False:\n",
         ("tests/unit/broker/journal/test_journal.py::test_what_is_no_regular_file_is_not_read",),
@@ -331,7 +331,7 @@ MUTATIONS = (
     Mutation(
         "read_a_journal_file_of_any_size",
         "A journal's file that is too large is not read.",
-        "broker/smq_broker/journal/segment_files.py",
+        "broker/smq_broker/journal/journal_files.py",
         "if status.st_size > limit:",
         "if False:",
         ("tests/unit/broker/journal/test_journal.py::test_a_file_that_is_too_large_is_not_read",),

@@ -551,7 +551,7 @@ MUTATIONS = (
     Mutation(
         "report_without_a_status",
         "A broker that has no status sends no report.",
-        "broker/smq_broker/leader_client/session.py",
+        "broker/smq_broker/leader_client/leader_session.py",
         "                return False\n",
         "                status = pb.BrokerStatus()\n",
         (
@@ -578,7 +578,7 @@ MUTATIONS = (
     Mutation(
         "forget_a_change_that_came_with_a_report",
         "A change that comes while a report is being made is in the next one, which follows at once.",
-        "broker/smq_broker/leader_client/session.py",
+        "broker/smq_broker/leader_client/leader_session.py",
         "                return False\n            report = ",
         "                return False\n            self._report_due.clear()\n            report = ",
         (

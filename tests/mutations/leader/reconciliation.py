@@ -542,7 +542,7 @@ MUTATIONS = (
     Mutation(
         "end_pins_that_nobody_could_renew",
         "A pin's lifetime begins when the filer answers at the earliest.",
-        "core/smq_core/reading/reader_pins.py",
+        "core/smq_core/reading/pins.py",
         "max(self.renewed_at, renewable_since)",
         "self.renewed_at",
         ("tests/unit/operator/cleanup/test_reader_pins.py::test_a_pin_that_nobody_could_renew_lives_on",),
@@ -574,7 +574,7 @@ MUTATIONS = (
     Mutation(
         "go_on_after_being_declared_gone",
         "A broker that is declared gone ends.",
-        "broker/smq_broker/leader_client/session.py",
+        "broker/smq_broker/leader_client/leader_session.py",
         '            self._threads.end_process(f"the leader has declared',
         '            str(f"the leader has declared',
         ("tests/unit/broker/streams/test_session_faults.py::test_a_process_that_is_declared_gone_ends",),

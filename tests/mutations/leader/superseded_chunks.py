@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-STEPS = "core/smq_core/file_lists/superseded_chunks.py"
+STEPS = "core/smq_core/file_lists/superseded_rules.py"
 TEST_STEPS = "tests/unit/core/file_lists/test_superseded_chunks.py"
-PINS = "core/smq_core/reading/reader_pins.py"
+PINS = "core/smq_core/reading/pins.py"
 FILES = "storage/smq_storage/compaction/superseded_files.py"
 TEST_FILES = "tests/unit/storage/compaction/test_superseded_files.py"
 COLLECTOR = "operator/smq_operator/cleanup/superseded_chunks.py"
@@ -15,7 +15,7 @@ INDEX = "storage/smq_storage/catalog/sealed_index.py"
 RANGES = "storage/smq_storage/tables/range_reader.py"
 FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
 TEST_FETCHER = "tests/unit/client/consuming/test_fetcher.py"
-VERIFY = "storage/smq_storage/verification/segment_files.py"
+VERIFY = "storage/smq_storage/verification/segment_verification.py"
 
 MUTATIONS = (
     Mutation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
-from smq_core.reading.reader_pins import StoredPin
+from smq_core.reading.pins import StoredPin
 from smq_operator.cleanup import reader_pins as cleanup
 from smq_operator.cleanup import retention
 from smq_operator.cleanup.filer_clock import ClockReading

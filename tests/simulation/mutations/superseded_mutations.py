@@ -9,7 +9,7 @@ from typing import Any
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import SealedSegment
-from smq_core.reading.reader_pins import StoredPin
+from smq_core.reading.pins import StoredPin
 from smq_operator.cleanup import superseded_chunks as cleanup
 from smq_operator.cleanup.reader_pins import PinnedFiles
 from smq_storage.compaction import superseded_files as files

@@ -15,20 +15,20 @@ from prometheus_client import CollectorRegistry
 from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
-from smq_broker.journal.metrics import JournalMetrics
+from smq_broker.journal.journal_metrics import JournalMetrics
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.producers.claims import ProducerClaims
-from smq_broker.producers.lane import ProducerLane
+from smq_broker.producers.producer_lane import ProducerLane
 from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.replication.connections import ReplicaConnections
 from smq_broker.replication.follower_lane import FollowerLane, PrimaryConnections
 from smq_broker.replication.message_spacing import ActiveClients
-from smq_broker.replication.session import ReplicaSession
+from smq_broker.replication.replica_session import ReplicaSession
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.clock import Clock
-from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import RestartPolicy, Spawn, ThreadSupervisor, spawn_daemon
 from smq_broker.segments.flusher import Flusher

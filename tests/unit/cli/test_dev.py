@@ -39,7 +39,7 @@ from smq.cli.dev.status import (
 from smq_core.errors import InvalidRequest, Unavailable
 from smq_storage.process.pids import FOLDER_VARIABLE, ProcessId
 from smq_storage.process.ports import free_ports
-from smq_storage.process.shutdown import Shutdown, write_if_possible
+from smq_storage.process.shutdown_steps import Shutdown, write_if_possible
 
 
 class FailingConsole(Console):

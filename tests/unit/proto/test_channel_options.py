@@ -6,7 +6,7 @@ import pyarrow.flight as fl
 import pytest
 
 from smq.transport.dialer import DIRECT
-from smq_broker.leader_client import session
+from smq_broker.leader_client import leader_session as session
 from smq_broker.replication import lane_stream
 from smq_operator.brokers import calls
 from smq_operator.publishing import reference_stream

@@ -9,7 +9,7 @@ import pytest
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import MIB, Connection, ReadOptions, StreamOptions, Timestamp, WriteOptions, parse_timestamp
 from smq_core.model.entities import SECOND
-from smq_core.reading.reader_pins import DEFAULT_LIFETIME
+from smq_core.reading.pins import DEFAULT_LIFETIME
 
 BASE = {"topic": "flights", "leader": "localhost:7070"}
 SEGMENT = "flights-0-64-0"

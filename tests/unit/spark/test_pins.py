@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_smq.table.pins import KeptPin, PinKeeper
 from smq_core.model.entities import SECOND
-from smq_storage.catalog.reader_pins import delete_pin, list_pins, read_pin
+from smq_storage.catalog.stored_pins import delete_pin, list_pins, read_pin
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
 from smq_storage.tables.pinned_reads import PinnedRead, PinnedReads

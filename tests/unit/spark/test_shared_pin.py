@@ -10,8 +10,8 @@ from pyspark_smq.planning.shared_pin import SharedPin, check_pin
 from smq.reading import TopicLocation
 from smq_core.errors import DataLost, PinExpired
 from smq_core.model.entities import SECOND
-from smq_storage.catalog import reader_pins
-from smq_storage.catalog.reader_pins import end_pin, read_pin, renew_pin, renew_shared_pin
+from smq_storage.catalog import stored_pins as reader_pins
+from smq_storage.catalog.stored_pins import end_pin, read_pin, renew_pin, renew_shared_pin
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoreSettings, open_store
 from smq_storage.tables.pinned_reads import PinnedReads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smq_storage.process.shutdown import Shutdown
+from smq_storage.process.shutdown_steps import Shutdown
 
 
 def fail() -> None:

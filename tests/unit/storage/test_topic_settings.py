@@ -8,7 +8,7 @@ from smq.cli.setting_options import SETTING_OPTIONS
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import TopicSpec
 from smq_storage.topic_manifests.parser import TopicManifest, parse_manifest
-from smq_storage.topic_manifests.settings import manifest_changes, nested_fields, settings_of
+from smq_storage.topic_manifests.topic_settings import manifest_changes, nested_fields, settings_of
 
 HEAD = "apiVersion: seaweedmq.io/v1alpha1\nkind: Topic\nmetadata: {name: t}\nspec: "
 COLUMNS = "schema: [{name: id, type: int32}, {name: note, type: string, nullable: true}]"

@@ -42,7 +42,7 @@ def create(
     import yaml  # imported late, because `smq topic list` loads this module, too
 
     from smq_storage.topic_manifests.parser import parse_manifest
-    from smq_storage.topic_manifests.settings import nested_fields
+    from smq_storage.topic_manifests.topic_settings import nested_fields
 
     namespace, _, name = topic.rpartition("/")
     columns = [_column(text) for text in column or ()]

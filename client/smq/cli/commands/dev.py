@@ -18,7 +18,7 @@ from smq.cli.filer_outage import filer_notice
 from smq.cli.output import formatting
 from smq_core.errors import SmqError
 from smq_storage.process.file_modes import make_files_private
-from smq_storage.process.shutdown import stop_signals
+from smq_storage.process.shutdown_steps import stop_signals
 
 if TYPE_CHECKING:
     from smq.cli.dev.cluster import DevCluster

@@ -92,7 +92,7 @@ def _confirm_risks(name: str, changes: Iterable[TopicChange], yes: bool, advice:
 def note_retention(applied: AppliedTopic) -> None:
     """Says how long a new topic keeps messages, because nobody expects them to go who was not told."""
     from smq_storage.topic_manifests.parser import parse_manifest  # imported late: it loads YAML
-    from smq_storage.topic_manifests.settings import settings_of
+    from smq_storage.topic_manifests.topic_settings import settings_of
 
     found = {it.field: it for it in settings_of(parse_manifest(applied.after).spec)}
     age, size = found["retention.age"], found["retention.bytes"]

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from smq.cli.connection.reachability import check_leader, check_relay
 from smq_core.errors import SmqError
-from smq_storage.process.shutdown import discard_output, write_if_possible
+from smq_storage.process.shutdown_steps import discard_output, write_if_possible
 
 if TYPE_CHECKING:
     from smq import Client

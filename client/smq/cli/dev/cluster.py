@@ -29,7 +29,7 @@ from smq_storage.process.listeners import address_family
 from smq_storage.process.pids import FOLDER_VARIABLE, ProcessId, find_by_environment
 from smq_storage.process.ports import are_free, free_ports
 from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
-from smq_storage.process.shutdown import Shutdown
+from smq_storage.process.shutdown_steps import Shutdown
 
 LEADER_STOP_TIMEOUT_SECONDS = 45.0
 BROKER_STOP_TIMEOUT_SECONDS = 15.0

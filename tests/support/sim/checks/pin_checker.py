@@ -12,7 +12,7 @@ from typing import Any
 
 from smq_core.errors import DataLost
 from smq_core.invariants import Violation
-from smq_core.reading.reader_pins import ReaderPin
+from smq_core.reading.pins import ReaderPin
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import paths
 from smq_storage.object_store.json_codec import from_json

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from smq_core.invariants import Violation
 from smq_core.model.entities import ChunkInfo, SealedSegment
-from smq_core.reading.reader_pins import ReaderPin
+from smq_core.reading.pins import ReaderPin
 from smq_storage.catalog import paths
 from smq_storage.catalog.sealed_index import IndexPage
 from smq_storage.chunks.chain import ChunkChain

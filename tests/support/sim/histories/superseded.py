@@ -31,7 +31,7 @@ from smq_core.model.entities import (
     Topic,
     TopicSpec,
 )
-from smq_core.reading import reader_pins
+from smq_core.reading import pins as reader_pins
 from smq_core.reconcile.retention import plan_retention
 from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteSeal, seal
 from smq_operator.cleanup import superseded_chunks

@@ -16,9 +16,9 @@ from smq_broker.journal import folder as folder_module
 from smq_broker.journal import segment_journal
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
-from smq_broker.journal.metrics import JournalMetrics
+from smq_broker.journal.journal_files import first_offset, read_regular
+from smq_broker.journal.journal_metrics import JournalMetrics
 from smq_broker.journal.record_format import EMPTY_BYTES
-from smq_broker.journal.segment_files import first_offset, read_regular
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.recovery import recovered_logs
 from smq_broker.recovery.recovered_segment import RecoveredSegment

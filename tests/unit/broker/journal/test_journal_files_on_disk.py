@@ -15,12 +15,12 @@ import pytest
 from smq_broker.journal.disk_activity import DiskActivity, Operation
 from smq_broker.journal.file_writer import FileWriter, write_without_lock
 from smq_broker.journal.folder import RECYCLED, JournalFolder
-from smq_broker.journal.metrics import JournalMetrics
+from smq_broker.journal.journal_files import first_offset
+from smq_broker.journal.journal_metrics import JournalMetrics
 from smq_broker.journal.record_format import EMPTY_BYTES
 from smq_broker.journal.recovery import RecoveredLog, recover
 from smq_broker.journal.recycled_files import MIN_FILE_BYTES, RecycledFiles
 from smq_broker.journal.row_encoder import COPY_BELOW_BYTES, RowEncoder
-from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import rows

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from smq_broker.producers import lane as producer_lane
-from smq_broker.producers import session_port
+from smq_broker.producers import producer_lane, session_port
 from smq_broker.producers.session_port import SessionPort
 from smq_broker.replication import message_spacing
 from smq_core.errors import (

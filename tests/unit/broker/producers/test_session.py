@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smq_broker.producers import session as session_module
+from smq_broker.producers import producer_session as session_module
 from smq_core.errors import Unavailable
 from smq_core.model.entities import Durability
 from smq_core.replica.segment_replica import ReplicaState

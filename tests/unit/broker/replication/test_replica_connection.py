@@ -13,9 +13,9 @@ import pytest
 from smq_broker.replication import connection, message_spacing
 from smq_broker.replication.connection import ReplicaConnection
 from smq_broker.replication.connections import ReplicaConnections
-from smq_broker.replication.lane import Lane
 from smq_broker.replication.message_spacing import ClientActivity
-from smq_broker.replication.session import BULK_BYTES, ReplicaSession
+from smq_broker.replication.primary_lane import Lane
+from smq_broker.replication.replica_session import BULK_BYTES, ReplicaSession
 from smq_broker.rows.blocks import ArrowBlock, Block
 from smq_broker.rows.payloads import Payload
 from smq_broker.rows.small_batches import SmallBatch

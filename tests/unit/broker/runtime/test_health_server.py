@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from smq_broker.runtime import health
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.health import HealthServer
-from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
 from support.waiting import HANG_GUARD, eventually
 

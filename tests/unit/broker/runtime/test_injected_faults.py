@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
-from smq_broker.replication import session
+from smq_broker.replication import replica_session as session
 from smq_broker.runtime.threads import spawn_daemon
 from smq_broker.segments import flusher, seal_watcher
 from smq_core.errors import SmqError, StoreUnavailable

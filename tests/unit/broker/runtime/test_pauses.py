@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.clock import Clock
-from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PAUSE_SECONDS, PauseCounter
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment

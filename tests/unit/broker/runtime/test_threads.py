@@ -7,7 +7,7 @@ import threading
 import pytest
 from prometheus_client import CollectorRegistry
 
-from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import RestartPolicy, Task, ThreadSupervisor, spawn_daemon
 from smq_core.errors import Unavailable
 from support.waiting import HANG_GUARD

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client import CollectorRegistry
 
-from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.streams.relay import Relay
 from smq_broker.streams.relay_targets import RelayTargets

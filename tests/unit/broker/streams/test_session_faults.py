@@ -15,10 +15,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from smq_broker.leader_client import session
-from smq_broker.leader_client.session import LeaderSession
+from smq_broker.leader_client import leader_session as session
+from smq_broker.leader_client.leader_session import LeaderSession
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.health import HealthServer
-from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import RestartPolicy, ThreadSupervisor, spawn_daemon
 from smq_broker.streams import relay
 from smq_broker.streams.relay import Relay

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from smq_core.file_lists.file_list import FileEntry
-from smq_core.file_lists.superseded_chunks import CleanupStep, compacted_chunk, next_step, superseded_offsets, why_kept
+from smq_core.file_lists.superseded_rules import CleanupStep, compacted_chunk, next_step, superseded_offsets, why_kept
 from smq_core.model.entities import SECOND, ChunkInfo, Producers, ProducerState
 from smq_core.model.reference import Reference
 from smq_core.model.superseded_chunks import SupersededChunks
-from smq_core.reading.reader_pins import CLOCK_MARGIN, ReaderPin, StoredPin
+from smq_core.reading.pins import CLOCK_MARGIN, ReaderPin, StoredPin
 from smq_core.replica.producer_map import ProducerMap
 from support.data.sealed_topic import sealed_entry
 

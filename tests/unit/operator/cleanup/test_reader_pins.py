@@ -16,7 +16,7 @@ from smq_operator.cleanup.retention import delete_files, read_consistent, remove
 from smq_operator.cleanup.unreferenced_uploads import collect_unreferenced_uploads
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.catalog.reader_pins import list_pins, read_pin, renew_pin
+from smq_storage.catalog.stored_pins import list_pins, read_pin, renew_pin
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store

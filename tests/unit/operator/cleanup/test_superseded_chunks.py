@@ -11,7 +11,7 @@ import pytest
 from smq_core.errors import CorruptDocument
 from smq_core.model.entities import SECOND, Phase, SealedSegment, Topic
 from smq_core.model.superseded_chunks import SupersededChunks
-from smq_core.reading.reader_pins import CLOCK_MARGIN
+from smq_core.reading.pins import CLOCK_MARGIN
 from smq_operator.cleanup import superseded_chunks
 from smq_operator.cleanup.filer_clock import ClockReading, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
@@ -29,7 +29,7 @@ from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import layouts, paths, sealed_index
-from smq_storage.catalog.reader_pins import read_pin
+from smq_storage.catalog.stored_pins import read_pin
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 from smq_storage.object_store.conditional_writes import RetryPolicy

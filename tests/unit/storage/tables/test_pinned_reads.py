@@ -9,7 +9,7 @@ import pytest
 from smq_core.errors import Conflict, DataLost, InvalidRequest, PinExpired, UnknownTopic
 from smq_core.model.entities import RemovedSegment, Topic
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.catalog.reader_pins import create_pin, delete_pin, end_pin, list_pins, read_pin, renew_pin
+from smq_storage.catalog.stored_pins import create_pin, delete_pin, end_pin, list_pins, read_pin, renew_pin
 from smq_storage.object_store.store import Store, open_store
 from support.data.pins import LIFETIME, Readers
 from support.data.sealed_topic import END, ROWS, make_topic, segment_name

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from smq_broker.replication.lane_stream import LaneStream
-from smq_broker.replication.session import NoPart, OutgoingPart, ReplicaSession
+from smq_broker.replication.replica_session import NoPart, OutgoingPart, ReplicaSession
 from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_core.errors import SmqError

@@ -1,4 +1,4 @@
-"""Metrics that are counted when something happens. ``segments/metrics.py`` reads the others at each scrape."""
+"""Metrics that are counted when something happens. ``segments/segment_metrics.py`` reads the others at each scrape."""
 
 from __future__ import annotations
 

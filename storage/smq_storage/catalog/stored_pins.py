@@ -1,4 +1,4 @@
-"""_pins/<id>.json: the pins of readers, each changed by compare-and-swap (see ``smq_core.reading.reader_pins``).
+"""_pins/<id>.json: the pins of readers, each changed by compare-and-swap (see ``smq_core.reading.pins``).
 
 Times are the filer's: a pin was renewed when its object was changed last, and the first renewal writes the time of the
 creation into it. The clock of the reader's machine does not matter.
@@ -17,7 +17,7 @@ from smq_core.errors import Conflict, InvalidRequest, PinExpired
 from smq_core.model.entities import SECOND, Micros
 from smq_core.model.interval_set import EMPTY, IntervalSet
 from smq_core.model.names import check_name
-from smq_core.reading.reader_pins import MIN_LIFETIME, ReaderPin, StoredPin
+from smq_core.reading.pins import MIN_LIFETIME, ReaderPin, StoredPin
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import from_json

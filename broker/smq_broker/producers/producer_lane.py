@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq_broker.producers.producer_session import ProducerSession
 from smq_broker.producers.received_batches import ReceivedBatch, read_reference, split_block
-from smq_broker.producers.session import ProducerSession
 from smq_broker.producers.session_port import SessionPort
 from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.replication.message_spacing import ActiveClients, ClientActivity
@@ -31,7 +31,7 @@ from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES
 from smq_broker.rows.blocks import COPY_BELOW_BYTES, Block
 from smq_broker.rows.payloads import PayloadSpan, compact
 from smq_broker.rows.small_batches import rows_of
-from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
 from smq_broker.segments.registry import SegmentRegistry
