@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError, Message
 from smq_core.errors import InvalidRequest, SmqError, Unavailable, Unreachable
 from smq_core.model.names import bounded
 from smq_proto.connection_failures import cause_of
+from smq_proto.error_conversion import error_from_pb, error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb, error_to_pb
 
 M = TypeVar("M", bound=Message)
 

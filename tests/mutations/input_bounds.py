@@ -69,7 +69,7 @@ MUTATIONS = (
     Mutation(
         "send_errors_of_any_length",
         "An error may quote what a stranger sent.",
-        "proto/smq_proto/wire.py",
+        "proto/smq_proto/error_conversion.py",
         "message=bounded(error.message),",
         "message=error.message,",
         ("tests/unit/proto/test_errors.py::test_an_error_on_the_wire_is_small_and_printable_whatever_it_quotes",),

@@ -22,10 +22,11 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, WrongIncarnation
 from smq_proto.channel_options import NO_PROXY
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.brokers_pb2_grpc import BrokersStub
-from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_proto.wire import PROTOCOL
 
 REPORT_SECONDS = 1.0
 POLL_SECONDS = 0.1

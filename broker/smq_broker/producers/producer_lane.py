@@ -36,9 +36,9 @@ from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotHosted, SmqError, Unavailable
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from smq_storage.process.locks import requires_lock
 
 HEARTBEAT_SECONDS = 1.0

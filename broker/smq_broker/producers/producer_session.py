@@ -19,8 +19,8 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import InvalidRequest, Overloaded, ReferenceRejected, SegmentSealed, SmqError, Unavailable
 from smq_core.replica.log_entries import Ack, BatchId
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from smq_storage.process.locks import requires_lock
 
 

@@ -7,8 +7,9 @@ from smq_core.errors import ReferenceRejected
 from smq_core.replica.log_entries import Ack
 from smq_core.replica.producer_sessions import OpenedProducer
 from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb, outcome_to_pb
+from smq_proto.wire import outcome_to_pb
 
 # The reply for a repeated batch that is in the log, but whose first offset is not kept any more.
 UNKNOWN_OFFSET = (1 << 64) - 1

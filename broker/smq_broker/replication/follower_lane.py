@@ -16,9 +16,9 @@ from smq_broker.rows.ipc_messages import read_rows
 from smq_broker.segments.journaling import trim_journal
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from smq_storage.process.locks import make_lock
 
 # How often idle segments are checked: busy ones get the credit that they do not need, and the primary learns which

@@ -18,9 +18,9 @@ import pyarrow.flight as fl
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.errors import SmqError, Unavailable
 from smq_proto.channel_options import NO_PROXY
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.flight import from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb
 
 # Only the transport can end a write to a peer that has stopped reading. It sends a ping each second and closes the
 # connection if the peer does not answer for a second. The peer tolerates frequent pings because it sends data too: its

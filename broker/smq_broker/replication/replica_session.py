@@ -19,8 +19,8 @@ from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.sessions.lanes import SMALL
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb
 from smq_storage.process.locks import requires_lock
 
 # A segment that has more bytes than these to send at once sends them on a bulk lane. The transport takes as much that

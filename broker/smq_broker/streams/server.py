@@ -27,9 +27,10 @@ from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.tail import Frame, tail_frames
 from smq_core.errors import InvalidRequest, SmqError
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.flight import parse, to_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import check_protocol, error_to_pb
+from smq_proto.wire import check_protocol
 
 log = structlog.get_logger(__name__)
 

@@ -42,8 +42,9 @@ from smq_core.errors import (
 )
 from smq_core.model.entities import Replica, SealOutcome, Segment
 from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
+from smq_proto.wire import outcome_from_pb, segment_from_pb
 from smq_storage.process.locks import make_lock, requires_lock
 
 log = logging.getLogger(__name__)

@@ -261,7 +261,7 @@ def _error_from_rpc(error: grpc.RpcError, address: str) -> SmqError:
     """The SmqError in a failed call's trailers, which the leader sent; Unreachable if nothing answered."""
     for name, value in getattr(error, "trailing_metadata", lambda: None)() or ():
         if name == ERROR_TRAILER:
-            from smq_proto.wire import error_from_pb  # imported late: calls that succeed do not need it
+            from smq_proto.error_conversion import error_from_pb  # imported late: calls that succeed do not need it
 
             try:
                 return error_from_pb(pb.Error.FromString(value))

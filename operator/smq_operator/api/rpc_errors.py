@@ -12,7 +12,7 @@ import structlog
 from smq_core import errors
 from smq_core.model.names import bounded
 from smq_operator.runtime.readiness import Readiness
-from smq_proto.wire import error_to_pb
+from smq_proto.error_conversion import error_to_pb
 
 TRAILER = "smq-error-bin"
 

@@ -13,9 +13,10 @@ from smq_core.model.atomic_publish import AppState
 from smq_core.model.entities import Segment, Topic
 from smq_core.model.reference import Reference
 from smq_proto.channel_options import NO_PROXY
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.flight import flight_errors, parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
+from smq_proto.wire import PROTOCOL, reference_to_pb
 
 # For one stream. After that all references are written again, and those that are in the log are repeats.
 TIMEOUT_SECONDS = 8.0

@@ -26,9 +26,10 @@ from smq_core.errors import (
 )
 from smq_core.model.entities import Column, Durability, Segment, Topic
 from smq_core.model.layout_transitions import Successor, create
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.flight import call, from_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_proto.wire import PROTOCOL
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_current, put_topic
 from smq_storage.chunks.parquet_codec import message_schema

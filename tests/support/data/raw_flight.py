@@ -17,9 +17,10 @@ import pyarrow.flight as fl
 from smq_core.errors import SmqError
 from smq_core.model.entities import Column, Segment, Topic
 from smq_core.model.reference import Reference
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.flight import from_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
+from smq_proto.wire import PROTOCOL, reference_to_pb
 from smq_storage.chunks.parquet_codec import message_schema
 from support.waiting import HANG_GUARD
 

@@ -43,8 +43,9 @@ from smq_broker.streams.batch_reader import BatchReader
 from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
 from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import ProducerLimits
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
+from smq_proto.wire import PROTOCOL, reference_to_pb
 from smq_storage.object_store.store import StoreSettings
 from support.in_memory.flight_streams import CallContext, InMemoryFlightClient, PutStream
 from support.waiting import HANG_GUARD, eventually

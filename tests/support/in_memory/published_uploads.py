@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from smq_core.errors import ReferenceRejected
 from smq_core.model.entities import Segment
 from smq_core.model.reference import Reference
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from smq_storage.catalog import paths
 from smq_storage.uploads.uploaded_files import read_upload_footer
 from support.in_memory.producer_sessions import DrivenSession

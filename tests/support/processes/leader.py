@@ -19,9 +19,9 @@ from typing import Any, Self
 import grpc
 
 from smq_core.errors import SmqError
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import admin_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.ports import free_port
 from support.leader_services import call_of

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from smq_core.errors import NotLeader
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import admin_pb2, brokers_pb2
-from smq_proto.wire import error_to_pb
 from support.leader_services import LeaderServicer
 
 

@@ -13,9 +13,9 @@ from pyarrow import flight as fl
 
 from smq_core import errors
 from smq_core.errors import SmqError
+from smq_proto.error_conversion import error_from_pb, error_to_pb
 from smq_proto.flight import from_flight, to_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb, error_to_pb
 
 # A value of each type that a field may have; no default of any field.
 VALUES: dict[Any, object] = {

@@ -33,9 +33,10 @@ from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import SmqError
 from smq_core.model.entities import Replica, Segment
 from smq_core.producing.send_queue import SentSubBatch
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.flight import flight_errors, from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
+from smq_proto.wire import PROTOCOL, reference_to_pb
 from smq_storage.process.locks import make_lock, make_rlock, requires_lock, requires_no_lock
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from smq_broker.producers.upload_checker import MAX_LARGE_VALUES_PER_BATCH
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import InvalidRequest, ReferenceRejected
 from smq_core.model.entities import SECOND
-from smq_proto.wire import error_from_pb
+from smq_proto.error_conversion import error_from_pb
 from smq_storage.catalog import paths
 from smq_storage.tables.file_lists import read_file_list
 from support.data.raw_flight import rows

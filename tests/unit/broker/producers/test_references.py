@@ -17,8 +17,9 @@ from smq_core.errors import CorruptChunk, InvalidRequest, ReferenceRejected, Sto
 from smq_core.model.entities import SECOND
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb, reference_from_pb
+from smq_proto.wire import reference_from_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.json_codec import to_json
 from smq_storage.uploads.upload_format import KEY

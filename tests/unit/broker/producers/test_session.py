@@ -8,8 +8,8 @@ from smq_broker.producers import producer_session as session_module
 from smq_core.errors import Unavailable
 from smq_core.model.entities import Durability
 from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb
 from smq_storage.object_store.store import open_store
 from support.data.raw_flight import rows
 from support.in_memory.broker_parts import BrokerParts, ProducerClient

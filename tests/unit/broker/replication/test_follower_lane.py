@@ -24,8 +24,8 @@ from smq_core.errors import (
     Unavailable,
     WrongIncarnation,
 )
+from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_from_pb
 from smq_storage.object_store.store import open_store
 from support.data.raw_flight import rows
 from support.in_memory.broker_parts import BrokerParts

@@ -25,8 +25,8 @@ from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.sessions.lanes import SMALL
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from smq_storage.object_store.store import open_store
 from support.data.raw_flight import rows
 from support.in_memory.broker_parts import BrokerParts

@@ -23,9 +23,9 @@ from smq_broker.runtime.threads import RestartPolicy, ThreadSupervisor, spawn_da
 from smq_broker.streams import relay
 from smq_broker.streams.relay import Relay
 from smq_core.errors import InvalidRequest, Unavailable, WrongIncarnation
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from support.fault_injection.nth_failure import NthFailure
 from support.waiting import HANG_GUARD, eventually
 

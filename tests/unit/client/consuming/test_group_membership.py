@@ -9,7 +9,7 @@ import pytest
 from smq.consuming.groups import group_membership
 from smq.consuming.groups.group_membership import GroupMembership
 from smq_core.errors import InvalidRequest, StaleGeneration, Unavailable
-from smq_proto.wire import MAX_FIELD_VALUES, error_from_pb, error_to_pb
+from smq_proto.error_conversion import MAX_FIELD_VALUES, error_from_pb, error_to_pb
 from support.in_memory.topic import GroupInMemory
 from support.waiting import eventually
 

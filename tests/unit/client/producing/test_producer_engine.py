@@ -30,8 +30,9 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import MAX_IN_FLIGHT
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb, outcome_to_pb
+from smq_proto.wire import outcome_to_pb
 from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.waiting import HANG_GUARD, eventually
 

@@ -23,8 +23,8 @@ from smq_core.errors import NotHosted, SmqError
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import SentSubBatch
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from support.in_memory.brokers import batch_of
 from support.in_memory.flight_streams import Chunk, InMemoryFlightClient, PutStream
 from support.waiting import HANG_GUARD, eventually

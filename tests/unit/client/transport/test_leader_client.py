@@ -16,9 +16,9 @@ import pytest
 from smq.transport import leader_client
 from smq.transport.leader_client import ERROR_TRAILER, LeaderClient
 from smq_core.errors import InvalidRequest, NoBrokers, NotLeader, SmqError, Unavailable, UnknownTopic, Unreachable
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import admin_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from support.leader_services import LeaderServicer
 from support.waiting import HANG_GUARD
 

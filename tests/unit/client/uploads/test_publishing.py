@@ -23,7 +23,8 @@ from smq.producing.uploads import upload_encoder, uploader
 from smq.producing.uploads.parquet_files import ParquetSource
 from smq_core.errors import ReferenceRejected, SchemaMismatch, SmqError, StoreDenied, StoreStateUnknown, Unavailable
 from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
-from smq_proto.wire import error_to_pb, outcome_to_pb
+from smq_proto.error_conversion import error_to_pb
+from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import ObjectExists
 from support.in_memory.producer_sessions import DrivenSession, producer_of, session

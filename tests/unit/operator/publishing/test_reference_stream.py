@@ -14,8 +14,8 @@ from smq_core.model.atomic_publish import AppState
 from smq_core.model.entities import Replica
 from smq_core.model.reference import Reference
 from smq_operator.publishing.reference_stream import SESSION, publish_references
+from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
 from smq_storage.chunks.parquet_codec import message_schema
 from support.processes.broker import make_segment, make_topic
 
