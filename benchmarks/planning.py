@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from smq_core.file_lists.file_list import FileEntry  # noqa: E402
-from smq_core.model.entities import ChunkInfo  # noqa: E402
+from smq_core.model.chunk_info import ChunkInfo  # noqa: E402
 from smq_storage.chunks.chain import ChunkChain  # noqa: E402
 from smq_storage.chunks.schemas import chunk_schema  # noqa: E402
 from smq_storage.object_store.store import Store  # noqa: E402

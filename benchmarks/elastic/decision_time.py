@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from smq_core.model.entities import SECOND, Durability, Layout, Replica, SealOutcome, Topic, TopicSpec
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import SECOND, Durability, Layout, Replica, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import Successor, create
 from smq_core.reconcile.answers import IndexAppended, LayoutWritten, ReplicaOpened, Sealed

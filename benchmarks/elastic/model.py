@@ -17,8 +17,9 @@ import numpy as np
 from benchmarks.elastic.brokers import ModelFleet, carry
 from benchmarks.elastic.record import Event, Record, Sample
 from benchmarks.elastic.shapes import Shape
+from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.decision import Decision
-from smq_core.model.entities import SECOND, Layout, SealOutcome, Segment, Topic, TopicSpec
+from smq_core.model.entities import SECOND, Layout, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
 from smq_core.reconcile.answers import (
     Answer,

@@ -29,7 +29,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from smq_core.model.entities import ChunkInfo, Layout, Micros, Phase
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Layout, Micros, Phase
 from smq_core.model.keyspace import KeyRange, covers_exactly
 from smq_core.model.loss import Loss
 

@@ -7,18 +7,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.chunk_info import Producers, ProducerState, SealOutcome
 from smq_core.model.entities import (
     Column,
     Durability,
     Layout,
     Phase,
-    Producers,
-    ProducerState,
     Reason,
     RemovedSegment,
     Replica,
     SealedSegment,
-    SealOutcome,
     Segment,
     SegmentEntry,
     Topic,

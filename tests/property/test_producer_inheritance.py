@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq_core.model.entities import CONFLICTING_INSTANCES, ProducerState
+from smq_core.model.chunk_info import CONFLICTING_INSTANCES, ProducerState
 from smq_core.replica.producer_inheritance import inherited_producers
 
 instances = st.sampled_from(["", "i", "j", "k", CONFLICTING_INSTANCES])

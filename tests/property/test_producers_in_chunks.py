@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smq_core.errors import SmqError
-from smq_core.model.entities import ChunkInfo, Durability, ProducerState, SealOutcome
+from smq_core.model.chunk_info import ChunkInfo, ProducerState, SealOutcome
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import (
     BatchId,

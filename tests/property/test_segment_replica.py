@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smq_core.errors import OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap
-from smq_core.model.entities import ChunkInfo, Durability, SealOutcome
+from smq_core.model.chunk_info import ChunkInfo, SealOutcome
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, ChunkWrite, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica

@@ -17,7 +17,8 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import InvalidRequest, JournalIncomplete
-from smq_core.model.entities import SealOutcome, Segment, Topic
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Segment, Topic
 from smq_core.replica.log_entries import Entry, ReplicaConfig
 from smq_core.replica.segment_replica import SegmentReplica
 from smq_core.sealing.chain_sealer import StoreReply, StoreRequest, UnsealedTail, seal

@@ -6,7 +6,7 @@ import gc
 
 import pyarrow as pa
 
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_storage.chunks.parquet_codec import encode_chunk
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema
 from smq_storage.process import allocator

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.replica.log_entries import ChunkWrite
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 

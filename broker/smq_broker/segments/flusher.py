@@ -16,7 +16,7 @@ from smq_broker.segments.flush_scheduling import CpuPressure
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import trim_journal
 from smq_core.errors import StoreUnavailable
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.replica.log_entries import ChunkWrite
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import StoredChunk

@@ -21,7 +21,8 @@ from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.filer_failure import FilerFailure
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
-from smq_core.model.entities import SECOND, Durability, Micros, SealOutcome, Segment, Topic
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import SECOND, Durability, Micros, Segment, Topic
 from smq_core.model.loss import Loss, loss_beyond
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.recent_entries import entries_from

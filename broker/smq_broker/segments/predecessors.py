@@ -10,7 +10,8 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import ChainEnd
 from smq_core.errors import SmqError
-from smq_core.model.entities import SealOutcome, Topic, number_of
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Topic, number_of
 from smq_core.model.interval_set import contains
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import sealed_index

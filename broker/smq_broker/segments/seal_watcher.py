@@ -11,7 +11,7 @@ from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import ChunkChain
 

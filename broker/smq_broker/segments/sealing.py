@@ -23,7 +23,8 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import remove_journal
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable, Unavailable
-from smq_core.model.entities import ChunkInfo, SealOutcome, Segment
+from smq_core.model.chunk_info import ChunkInfo, SealOutcome
+from smq_core.model.entities import Segment
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.sealing.chain_sealer import ReadChunk, StoreReply, StoreRequest, WriteChunk, WriteSeal
 from smq_core.sealing.topic_deletion import REASON as TOPIC_DELETED

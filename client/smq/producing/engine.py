@@ -40,7 +40,8 @@ from smq_core.errors import (
     SmqError,
     UnknownTopic,
 )
-from smq_core.model.entities import Replica, SealOutcome, Segment
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Replica, Segment
 from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
 from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb

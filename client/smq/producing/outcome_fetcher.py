@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from smq.producing.lanes.segment_sender import SegmentSender
 from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq.producing.seal_outcomes import SealOutcomeClient
-from smq_core.model.entities import SealOutcome, Segment, Topic
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Segment, Topic
 from smq_storage.process.locks import requires_lock
 
 # After this long without a reply on the stream, other brokers are queried.

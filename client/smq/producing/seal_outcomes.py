@@ -13,7 +13,8 @@ import pyarrow.flight as fl
 from smq.transport.adaptive_timeout import AdaptiveTimeout
 from smq.transport.dialer import Dialer
 from smq_core.errors import SmqError, Unreachable
-from smq_core.model.entities import SealOutcome, Segment, Topic
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Segment, Topic
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_from_pb, segment_from_pb

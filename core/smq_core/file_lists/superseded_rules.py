@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from smq_core.file_lists.file_list import FileEntry
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.model.compacted_rows import CompactedRows
-from smq_core.model.entities import ChunkInfo, Micros, SealedSegment
+from smq_core.model.entities import Micros, SealedSegment
 
 
 class CleanupStep(Enum):

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import (
     Column,
     Durability,
@@ -28,7 +29,6 @@ from smq_core.model.entities import (
     Reason,
     Replica,
     SealedSegment,
-    SealOutcome,
     Segment,
     TopicSchema,
     segment_name,

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from smq_core.errors import ProducerFenced, SequenceGap
-from smq_core.model.entities import RECENT_BATCHES, ProducerState, SealOutcome, Segment, are_different_instances
+from smq_core.model.chunk_info import RECENT_BATCHES, ProducerState, SealOutcome, are_different_instances
+from smq_core.model.entities import Segment
 
 MAX_IN_FLIGHT = RECENT_BATCHES
 

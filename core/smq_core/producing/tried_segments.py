@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from smq_core.model.atomic_publish import AppState, LayoutMark
-from smq_core.model.entities import Layout, Phase, Producers, SealedSegment, Segment
+from smq_core.model.chunk_info import Producers
+from smq_core.model.entities import Layout, Phase, SealedSegment, Segment
 from smq_core.producing.roll_forward import TriedSegment
 
 

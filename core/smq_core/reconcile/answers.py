@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smq_core.model.entities import Layout, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout
 from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.effects import Effect
 

@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from smq_core.model import layout_transitions as layouts
-from smq_core.model.entities import (
-    MILLISECOND,
-    SECOND,
-    Layout,
-    Liveness,
-    Micros,
-    SealedSegment,
-    SealOutcome,
-    Segment,
-)
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import MILLISECOND, SECOND, Layout, Liveness, Micros, SealedSegment, Segment
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.reconcile.effects import Effect, FlushAhead
 from smq_core.reconcile.segment_record import SegmentRecords

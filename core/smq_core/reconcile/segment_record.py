@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from smq_core.model.entities import Layout, Micros, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout, Micros
 from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from smq_core.errors import Conflict, InvalidRequest, NotHosted, Overloaded, StoreUnavailable, WrongIncarnation
 from smq_core.model import layout_transitions as layouts
+from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import (
     MILLISECOND,
@@ -22,7 +23,6 @@ from smq_core.model.entities import (
     Layout,
     Micros,
     Phase,
-    SealOutcome,
     Segment,
     Topic,
     TopicSchema,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from smq_core.model.entities import SECOND, ChunkInfo, Durability, Micros, Producers
+from smq_core.model.chunk_info import ChunkInfo, Producers
+from smq_core.model.entities import SECOND, Durability, Micros
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from smq_core.model.entities import CONFLICTING_INSTANCES, Producers, ProducerState, are_different_instances
+from smq_core.model.chunk_info import CONFLICTING_INSTANCES, Producers, ProducerState, are_different_instances
 
 
 def inherited_producers(predecessors: Iterable[Producers]) -> dict[str, ProducerState]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from smq_core.model.entities import RECENT_BATCHES, ChunkInfo, Micros, Producers, ProducerState
+from smq_core.model.chunk_info import RECENT_BATCHES, ChunkInfo, Producers, ProducerState
+from smq_core.model.entities import Micros
 from smq_core.replica.log_entries import BatchId, Entry
 
 

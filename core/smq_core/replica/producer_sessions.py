@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from smq_core.errors import ProducerFenced, Unavailable
-from smq_core.model.entities import CONFLICTING_INSTANCES, Micros, Producers, SealOutcome, are_different_instances
+from smq_core.model.chunk_info import CONFLICTING_INSTANCES, Producers, SealOutcome, are_different_instances
+from smq_core.model.entities import Micros
 from smq_core.replica.log_entries import ReplicaConfig
 from smq_core.replica.producer_inheritance import inherited_producers
 from smq_core.replica.producer_map import ProducerMap

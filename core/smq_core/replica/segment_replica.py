@@ -22,7 +22,8 @@ from enum import StrEnum
 from itertools import chain, islice
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
-from smq_core.model.entities import Durability, Micros, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Durability, Micros
 from smq_core.replica.chain_producers import ChainProducers
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.flush_interval import flush_interval

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from smq_core.model.entities import ChunkInfo, SealOutcome
+from smq_core.model.chunk_info import ChunkInfo, SealOutcome
 from smq_core.model.loss import Loss
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import MAX_CHUNK_BYTES, ChunkWrite, Entry

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from smq_core.errors import JournalIncomplete, NotHosted
-from smq_core.model.entities import MILLISECOND, SECOND, Durability, Liveness, Micros, Replica, SealOutcome, Segment
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import MILLISECOND, SECOND, Durability, Liveness, Micros, Replica, Segment
 
 REQUEST_TIMEOUT: Micros = 3 * SECOND
 REQUEST_REPEAT_AFTER: Micros = 10 * SECOND

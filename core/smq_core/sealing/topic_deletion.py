@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from smq_core.model.entities import Layout, Liveness, Micros, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout, Liveness, Micros
 from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator, SealEffect
 
 # The reason in the seal requests. Producers receive UnknownTopic.

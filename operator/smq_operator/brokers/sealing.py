@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Generator, Iterable
 
-from smq_core.model.entities import ChunkInfo, Layout, Replica, SealOutcome, Segment, Topic
+from smq_core.model.chunk_info import ChunkInfo, SealOutcome
+from smq_core.model.entities import Layout, Replica, Segment, Topic
 from smq_core.model.schema_evolution import schema_of
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler

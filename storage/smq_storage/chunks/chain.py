@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, StoreUnavailable
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.chunks.parquet_codec import Times, decode_footer, encode_chunk, info_of, read_chunk
 from smq_storage.chunks.parquet_ranges import read_tail

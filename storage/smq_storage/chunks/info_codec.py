@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, pairwise
 
+from smq_core.model.chunk_info import ChunkInfo, Producers, ProducerState
 from smq_core.model.compacted_rows import CompactedRows
-from smq_core.model.entities import ChunkInfo, Producers, ProducerState
 from smq_core.model.loss import Loss
 from smq_core.model.reference import Reference
 from smq_storage.object_store.json_codec import from_json, to_json

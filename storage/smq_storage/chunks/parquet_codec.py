@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, SchemaMismatch
 from smq_core.file_lists.key_bounds import MAX_BOUND_BYTES, KeyBound, lower_bound, upper_bound
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_storage.chunks.info_codec import decode_info_json, encode_info
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema, message_schema
 

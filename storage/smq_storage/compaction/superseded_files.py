@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from smq_core.errors import CorruptChunk
 from smq_core.file_lists.file_list import FileEntry, FileList
 from smq_core.file_lists.superseded_rules import compacted_chunk, superseded_offsets, why_kept
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.file_errors import name_file_errors

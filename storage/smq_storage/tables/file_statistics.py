@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from smq_core.errors import CorruptChunk
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.file_lists.key_bounds import KeyBound, lower_bound, upper_bound
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.model.reference import Reference
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import StoredChunk

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, DataLost, InvalidRequest
-from smq_core.model.entities import ChunkInfo, Micros
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Micros
 from smq_core.model.reference import Reference
 from smq_storage.catalog import paths
 from smq_storage.chunks.file_errors import name_file_errors

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from smq_core.errors import CorruptChunk, DataLost, ReferenceRejected
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.model.reference import Reference
 from smq_storage.object_store.absence import SuspectedAbsences
 from smq_storage.object_store.store import ObjectMissing, Store

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from smq_core.model.entities import ChunkInfo, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Topic
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema

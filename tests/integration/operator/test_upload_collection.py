@@ -11,7 +11,8 @@ import pytest
 import smq
 from smq.producer import MIN_INLINE_BYTES
 from smq_core.errors import CorruptChunk
-from smq_core.model.entities import ChunkInfo, Phase, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Phase, Topic
 from smq_core.model.reference import Reference
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
 from smq_operator.cleanup.document_scan import DocumentScan

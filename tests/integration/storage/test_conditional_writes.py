@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from smq_core.errors import Conflict, StoreDenied, StoreStateUnknown
-from smq_core.model.entities import ChunkInfo, Layout
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Layout
 from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.schemas import chunk_schema, message_schema

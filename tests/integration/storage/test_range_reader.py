@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smq_core.errors import CorruptChunk, DataLost
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.chunks import parquet_codec
 from smq_storage.chunks.chain import ChunkChain, StoredChunk

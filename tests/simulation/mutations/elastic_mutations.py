@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
-from smq_core.model.entities import Liveness, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Liveness
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
 from smq_core.reading.segment_dag import ReadProgress

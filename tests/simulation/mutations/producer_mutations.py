@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
-from smq_core.model.entities import CONFLICTING_INSTANCES, ChunkInfo, Producers, ProducerState, SealOutcome
+from smq_core.model.chunk_info import CONFLICTING_INSTANCES, ChunkInfo, Producers, ProducerState, SealOutcome
 from smq_core.producing.producer_claim import claim_producer
 from smq_core.producing.send_queue import Resolution, SendQueue
 from smq_core.replica import producer_sessions

@@ -10,7 +10,8 @@ from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.errors import OffsetMismatch, SequenceGap
-from smq_core.model.entities import Durability, Liveness, ProducerState, SealOutcome
+from smq_core.model.chunk_info import ProducerState, SealOutcome
+from smq_core.model.entities import Durability, Liveness
 from smq_core.producing.send_queue import SendQueue, SendQueueState
 from smq_core.reading import consumer_group
 from smq_core.reading.segment_dag import ReadProgress

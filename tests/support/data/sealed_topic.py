@@ -9,18 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from smq_core.invariants import Violation, nothing_is_left_over, nothing_referenced_is_missing
-from smq_core.model.entities import (
-    ChunkInfo,
-    Durability,
-    Layout,
-    Phase,
-    Reason,
-    Replica,
-    SealedSegment,
-    Segment,
-    Topic,
-    TopicSpec,
-)
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Durability, Layout, Phase, Reason, Replica, SealedSegment, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_operator.cleanup.unreferenced_uploads import HostedSegment, WrittenUploads
 from smq_storage.catalog import layouts, paths, sealed_index

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from smq_core.model.entities import ChunkInfo, SealedSegment, Topic, TopicSpec
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import SealedSegment, Topic, TopicSpec
 from smq_storage.catalog import sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema

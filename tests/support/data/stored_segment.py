@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from smq_core.file_lists.file_list import FileList
-from smq_core.model.entities import ChunkInfo, Column
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Column
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema
 from smq_storage.object_store.store import ObjectInfo, ObjectTail, Store, StoredObject

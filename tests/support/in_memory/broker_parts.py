@@ -40,7 +40,8 @@ from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
-from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Replica, Segment, Topic
 from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import ProducerLimits
 from smq_proto.error_conversion import error_from_pb

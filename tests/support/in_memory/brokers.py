@@ -14,7 +14,8 @@ import pyarrow as pa
 from google.protobuf.message import Message
 
 from smq_core.errors import JournalIncomplete, NotHosted, Unavailable, WrongIncarnation
-from smq_core.model.entities import Replica, SealOutcome, Segment, Topic, TopicSchema
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Replica, Segment, Topic, TopicSchema
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from smq_broker.rows.payloads import Payload
 from smq_broker.rows.small_batches import SmallBatch
-from smq_core.model.entities import SealOutcome, Segment
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Segment
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from smq_core.model.entities import Layout, Liveness, Replica, SealOutcome, Topic, TopicSpec
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout, Liveness, Replica, Topic, TopicSpec
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
 from smq_core.reconcile.answers import (

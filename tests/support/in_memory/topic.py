@@ -16,8 +16,8 @@ import pyarrow as pa
 from smq.transport.filer_health import FilerHealth
 from smq.transport.topic_view import SealedHistory, TopicSnapshot
 from smq_core.errors import SmqError, StaleGeneration, UnknownTopic
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.model.entities import (
-    ChunkInfo,
     Durability,
     Layout,
     Phase,

@@ -18,7 +18,8 @@ from pathlib import Path
 import pyarrow.flight as fl
 from google.protobuf.empty_pb2 import Empty
 
-from smq_core.model.entities import Durability, Phase, Replica, SealOutcome, Segment, Topic, TopicSpec, segment_name
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Durability, Phase, Replica, Segment, Topic, TopicSpec, segment_name
 from smq_core.model.keyspace import KeyRange
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb

@@ -18,7 +18,7 @@ from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq.transport.reader_channels import ReaderChannels
 from smq_core.errors import DataLost, InvalidRequest, StoreUnavailable, Unreachable
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store

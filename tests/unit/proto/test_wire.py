@@ -8,15 +8,14 @@ import pytest
 
 from smq_core.errors import InvalidRequest
 from smq_core.model import layout_transitions as layouts
+from smq_core.model.chunk_info import ProducerState, SealOutcome
 from smq_core.model.entities import (
     Column,
     Durability,
     Layout,
-    ProducerState,
     Reason,
     Replica,
     SealedSegment,
-    SealOutcome,
     Topic,
     TopicSchema,
     TopicSpec,

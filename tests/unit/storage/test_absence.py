@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from smq_core.errors import DataLost, StoreUnavailable
-from smq_core.model.entities import ChunkInfo, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Topic
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain

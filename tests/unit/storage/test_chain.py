@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from smq_core.errors import CorruptChunk
-from smq_core.model.entities import ChunkInfo, ProducerState
+from smq_core.model.chunk_info import ChunkInfo, ProducerState
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.parquet_codec import TAIL_BYTES
 from smq_storage.chunks.schemas import chunk_schema, message_schema

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smq_core.errors import CorruptChunk, SchemaMismatch
-from smq_core.model.entities import ChunkInfo, Column, ProducerState
+from smq_core.model.chunk_info import ChunkInfo, ProducerState
+from smq_core.model.entities import Column
 from smq_core.model.loss import Loss
 from smq_storage.chunks.column_types import arrow_type
 from smq_storage.chunks.parquet_codec import (

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import SchemaMismatch, SmqError, StoreUnavailable
 from smq_core.invariants import Violation
-from smq_core.model.entities import Durability, SealOutcome, Segment, number_of
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Durability, Segment, number_of
 from smq_core.model.interval_set import contains
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smq_core.errors import JournalIncomplete, StoreUnavailable
-from smq_core.model.entities import Layout, SealOutcome, number_of
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout, number_of
 from smq_core.replica.segment_replica import SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail

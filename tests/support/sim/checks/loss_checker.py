@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from smq_core import invariants as inv
 from smq_core.invariants import Violation
-from smq_core.model.entities import ChunkInfo, Durability
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Durability
 from smq_core.model.loss import Loss
 from smq_core.sealing.seal_coordinator import RequestSeal
 

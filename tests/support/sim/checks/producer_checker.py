@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from smq_core import invariants as inv
-from smq_core.model.entities import CONFLICTING_INSTANCES, ChunkInfo, Producers
+from smq_core.model.chunk_info import CONFLICTING_INSTANCES, ChunkInfo, Producers
 from smq_core.replica.log_entries import Entry
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica

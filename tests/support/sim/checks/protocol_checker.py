@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core import invariants as inv
 from smq_core.invariants import Message, Row, Violation
-from smq_core.model.entities import Durability, Layout, SealOutcome, TopicSpec
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Durability, Layout, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import DeliveredSubBatch
 from smq_core.reading.consumer_group import Group

@@ -16,7 +16,8 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 
 from smq_core.invariants import Violation
-from smq_core.model.entities import ChunkInfo, SealedSegment
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import SealedSegment
 from smq_core.reading.pins import ReaderPin
 from smq_storage.catalog import paths
 from smq_storage.catalog.sealed_index import IndexPage

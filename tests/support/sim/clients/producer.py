@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import ProducerFenced, SegmentSealed, SequenceGap, SmqError
 from smq_core.invariants import Message, Violation
-from smq_core.model.entities import Layout, SealOutcome, Segment
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout, Segment
 from smq_core.model.keyspace import partition_of
 from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
 from smq_core.replica.log_entries import BatchId

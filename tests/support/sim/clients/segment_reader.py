@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from smq.consuming.reader_losses import loss_for_reader
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row
-from smq_core.model.entities import Layout, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout
 from smq_core.model.loss import Loss
 from smq_core.model.reference import Reference
 from smq_core.reading.segment_dag import ReadProgress, build_nodes, index_is_stale, is_removed

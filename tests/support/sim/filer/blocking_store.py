@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from smq_core.errors import StoreStateUnknown
 from smq_core.model.atomic_publish import AtomicPublishes
-from smq_core.model.entities import ChunkInfo, Layout
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Layout
 from smq_storage.catalog import paths
 from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.catalog.sealed_index import IndexPage

@@ -8,7 +8,7 @@ from typing import Any
 
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.file_lists.file_list_draft import FileListDraft
-from smq_core.model.entities import ChunkInfo, SealOutcome
+from smq_core.model.chunk_info import ChunkInfo, SealOutcome
 from smq_core.replica.log_entries import ChunkWrite, Entry
 from smq_core.sealing.chain_sealer import ReadChunk, WriteChunk, WriteSeal
 from smq_storage.catalog import paths

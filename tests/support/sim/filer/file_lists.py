@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from smq_core.file_lists.file_list import FileEntry, FileList
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.tables.file_lists import decode_file_list, encode_file_list
 from support.sim.filer.chunk_chain import TOPIC, UID, StoredChunk, file_of

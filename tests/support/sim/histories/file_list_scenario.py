@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import StoreUnavailable
-from smq_core.model.entities import SealOutcome
+from smq_core.model.chunk_info import SealOutcome
 from smq_storage.catalog import paths
 from support.sim.engine.world import MS, SECOND, Steps
 from support.sim.filer import conditional_puts

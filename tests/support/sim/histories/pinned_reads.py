@@ -18,18 +18,8 @@ from typing import Any
 from unittest.mock import patch
 
 from smq_core.errors import DataLost, PinExpired, SmqError
-from smq_core.model.entities import (
-    ChunkInfo,
-    Durability,
-    Layout,
-    Phase,
-    Reason,
-    Replica,
-    SealedSegment,
-    Segment,
-    Topic,
-    TopicSpec,
-)
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Durability, Layout, Phase, Reason, Replica, SealedSegment, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
 from smq_operator.cleanup import retention, unreferenced_uploads

@@ -21,16 +21,8 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from smq_core.errors import CorruptChunk, DataLost, PinExpired, SmqError
-from smq_core.model.entities import (
-    ChunkInfo,
-    Durability,
-    Layout,
-    Phase,
-    Replica,
-    Segment,
-    Topic,
-    TopicSpec,
-)
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.reading import pins as reader_pins
 from smq_core.reconcile.retention import plan_retention
 from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteSeal, seal

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from smq_core.errors import SmqError
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_operator.cleanup import orphaned_files as orphaned_files
 from support.sim.engine.world import SECOND, Steps
 from support.sim.filer.chunk_chain import StoredChunk, folder, path

@@ -25,7 +25,8 @@ from smq_broker.recovery.recovered_segment import RecoveredSegment
 from smq_broker.rows.replication_messages import encode_message
 from smq_broker.segments.journaling import write_message
 from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable
-from smq_core.model.entities import ChunkInfo, Layout, Segment
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Layout, Segment
 from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState

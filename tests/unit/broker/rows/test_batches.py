@@ -10,7 +10,8 @@ import pytest
 from smq_broker.rows.batches import WireSchemas
 from smq_broker.rows.blocks import COPY_BELOW_BYTES, ArrowBlock
 from smq_core.errors import SchemaMismatch
-from smq_core.model.entities import ChunkInfo, Column, Topic, TopicSpec
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Column, Topic, TopicSpec
 from smq_storage.chunks.parquet_codec import encode_chunk
 from smq_storage.chunks.schemas import message_schema
 

@@ -15,7 +15,8 @@ from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_core.errors import StoreUnavailable
-from smq_core.model.entities import ChunkInfo, Replica, SealOutcome
+from smq_core.model.chunk_info import ChunkInfo, SealOutcome
+from smq_core.model.entities import Replica
 from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState

@@ -15,7 +15,8 @@ from smq_broker.rows.payloads import Payload
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.file_lists.file_list import FileList
-from smq_core.model.entities import ChunkInfo, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Topic
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk

@@ -14,7 +14,7 @@ from smq_broker.segments import flusher as flushing
 from smq_broker.segments.filer_failure import UNANSWERED_SECONDS, FilerFailure
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.object_store.conditional_writes import WriteConflict

@@ -12,7 +12,8 @@ from smq_broker.segments import registry as registry_module
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import tail_frames
-from smq_core.model.entities import ChunkInfo, Replica
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Replica
 from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState

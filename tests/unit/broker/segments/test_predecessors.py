@@ -9,7 +9,8 @@ import pytest
 from smq_broker.segments import predecessors
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import ProducerFenced
-from smq_core.model.entities import ChunkInfo, ProducerState, Reason, RemovedSegment, SealedSegment, Segment
+from smq_core.model.chunk_info import ChunkInfo, ProducerState
+from smq_core.model.entities import Reason, RemovedSegment, SealedSegment, Segment
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import sealed_index
 from smq_storage.chunks.chain import ChunkChain

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smq_core.errors import StoreUnavailable
-from smq_core.model.entities import SECOND, ChunkInfo, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import SECOND, Topic
 from smq_core.replica.segment_replica import ReplicaState
 from support.in_memory.quiet_broker import POLL, QuietBroker
 from support.processes.broker import make_topic

@@ -8,7 +8,7 @@ import pytest
 
 from smq_broker.segments import seal_watcher
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.object_store.store import open_store
 from support.in_memory.broker_parts import BrokerParts

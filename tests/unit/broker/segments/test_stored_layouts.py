@@ -13,7 +13,8 @@ from google.protobuf.message import Message
 from smq_broker.segments import stored_layouts
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_core.errors import InvalidRequest, NotHosted, Unavailable, UnknownTopic
-from smq_core.model.entities import ChunkInfo, Durability, Layout, Replica, Segment, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Durability, Layout, Replica, Segment, Topic
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb

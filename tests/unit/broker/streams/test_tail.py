@@ -11,7 +11,8 @@ from smq_broker.rows.payloads import Payload
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import Frame, tail_frames
-from smq_core.model.entities import Replica, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.object_store.store import open_store

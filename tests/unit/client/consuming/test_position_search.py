@@ -13,7 +13,8 @@ import pytest
 from smq.consuming.position_search import PositionSearch, micros
 from smq.transport.dialer import DIRECT
 from smq_core.errors import InvalidRequest
-from smq_core.model.entities import ChunkInfo, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Topic
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema

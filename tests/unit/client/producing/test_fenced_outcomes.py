@@ -12,7 +12,7 @@ from smq.delivery import Delivery, Receipt
 from smq.producer import Producer
 from smq.producing import outcome_fetcher
 from smq.producing.seal_outcomes import SealOutcomeClient
-from smq_core.model.entities import ProducerState, SealOutcome
+from smq_core.model.chunk_info import ProducerState, SealOutcome
 from smq_proto.wire import outcome_to_pb
 from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.in_memory.topic import TopicInMemory

@@ -17,17 +17,8 @@ from smq.producing.outcome_fetcher import OutcomeFetcher
 from smq.producing.runtime import unreachable_reports
 from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq_core.errors import InvalidRequest
-from smq_core.model.entities import (
-    Durability,
-    Layout,
-    Phase,
-    Reason,
-    Replica,
-    SealOutcome,
-    Segment,
-    Topic,
-    TopicSpec,
-)
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Durability, Layout, Phase, Reason, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import MAX_IN_FLIGHT
 from smq_proto.error_conversion import error_to_pb

@@ -11,7 +11,8 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq_core.errors import SchemaMismatch
-from smq_core.model.entities import Column, SealOutcome, Segment, TopicSchema
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Column, Segment, TopicSchema
 from smq_core.model.schema_evolution import evolve
 from smq_proto.wire import outcome_to_pb
 from support.in_memory.producer_sessions import DrivenSession, producer_of, session

@@ -26,7 +26,8 @@ from smq_core.errors import (
     StoreStateUnknown,
     StoreUnavailable,
 )
-from smq_core.model.entities import Column, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Column
 from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.results import ObjectExists

@@ -22,7 +22,8 @@ from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.uploads import upload_encoder, uploader
 from smq.producing.uploads.parquet_files import ParquetSource
 from smq_core.errors import ReferenceRejected, SchemaMismatch, SmqError, StoreDenied, StoreStateUnknown, Unavailable
-from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
+from smq_core.model.chunk_info import ProducerState, SealOutcome
+from smq_core.model.entities import Column, Segment, TopicSchema
 from smq_proto.error_conversion import error_to_pb
 from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths

@@ -8,7 +8,8 @@ import pytest
 
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.file_lists.superseded_rules import CleanupStep, compacted_chunk, next_step, superseded_offsets, why_kept
-from smq_core.model.entities import SECOND, ChunkInfo, Producers, ProducerState
+from smq_core.model.chunk_info import ChunkInfo, Producers, ProducerState
+from smq_core.model.entities import SECOND
 from smq_core.model.reference import Reference
 from smq_core.model.superseded_chunks import SupersededChunks
 from smq_core.reading.pins import CLOCK_MARGIN, ReaderPin, StoredPin

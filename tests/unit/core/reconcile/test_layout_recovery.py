@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.model import layout_transitions as layouts
+from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import (
     Column,
     Durability,
@@ -15,7 +16,6 @@ from smq_core.model.entities import (
     Reason,
     Replica,
     SealedSegment,
-    SealOutcome,
     Segment,
     Topic,
     TopicSchema,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smq_core.errors import NotHosted, StoreUnavailable, Unreachable
-from smq_core.model.entities import Durability, Liveness, Phase, Replica, SealOutcome, Segment
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Durability, Liveness, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange
 from smq_core.sealing.seal_coordinator import (
     REQUEST_REPEAT_AFTER,

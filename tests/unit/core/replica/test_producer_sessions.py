@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smq_core.errors import ProducerFenced, SequenceGap, Unavailable
-from smq_core.model.entities import (
-    CONFLICTING_INSTANCES,
-    Durability,
-    ProducerState,
-    SealOutcome,
-)
+from smq_core.model.chunk_info import CONFLICTING_INSTANCES, ProducerState, SealOutcome
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ProducerLimits, ReplicaConfig
 from smq_core.replica.producer_sessions import MAX_FORGOTTEN_PER_ENTRY, OpenedProducer

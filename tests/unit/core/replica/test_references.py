@@ -2,7 +2,8 @@
 
 import pytest
 
-from smq_core.model.entities import ChunkInfo, Durability
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicaConfig

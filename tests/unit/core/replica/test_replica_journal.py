@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from smq_core.model.entities import Durability, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -106,7 +107,7 @@ def test_a_recovered_replica_is_fenced_and_has_the_entries():
 
 def drive(held: UnsealedTail, chain: dict[int, int], known: int | None = None) -> tuple[SealOutcome, list[tuple]]:
     """Seals against a chain of ``{first: end}``. Returns the outcome, and the offsets of the chunks it wrote."""
-    from smq_core.model.entities import ChunkInfo
+    from smq_core.model.chunk_info import ChunkInfo
 
     steps, written = seal("s", held, known_watermark=known), []
     request = next(steps)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from smq_core.model.entities import ChunkInfo, Durability, ProducerState, SealOutcome
+from smq_core.model.chunk_info import ChunkInfo, ProducerState, SealOutcome
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage

@@ -3,7 +3,8 @@
 import pytest
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
-from smq_core.model.entities import RECENT_BATCHES, Durability, SealOutcome
+from smq_core.model.chunk_info import RECENT_BATCHES, SealOutcome
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.producer_sessions import OpenedProducer

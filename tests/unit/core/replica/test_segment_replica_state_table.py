@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap, Unavailable
-from smq_core.model.entities import Durability, ProducerState, SealOutcome
+from smq_core.model.chunk_info import ProducerState, SealOutcome
+from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, ChunkWrite, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.producer_sessions import OpenedProducer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smq_core.model.entities import Durability, Phase, ProducerState, Replica, SealOutcome, Segment
+from smq_core.model.chunk_info import ProducerState, SealOutcome
+from smq_core.model.entities import Durability, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import SendQueue
 

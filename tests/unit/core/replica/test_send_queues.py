@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smq_core.errors import NotOpenYet, ProducerFenced, SequenceGap, Unavailable
-from smq_core.model.entities import Durability, Phase, ProducerState, Replica, SealOutcome, Segment
+from smq_core.model.chunk_info import ProducerState, SealOutcome
+from smq_core.model.entities import Durability, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import MAX_IN_FLIGHT, Resolution, SendQueue, SendQueues, SendQueueState
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ProducerLimits, ReplicaConfig

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from smq_core.model.entities import Layout, SealOutcome
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Layout
 from smq_core.model.layout_transitions import sealed_entry
 from smq_operator.api import report_checks
 from smq_operator.brokers import registry as registries

@@ -8,16 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.model import layout_transitions as layouts
-from smq_core.model.entities import (
-    ChunkInfo,
-    Column,
-    Durability,
-    ProducerState,
-    Replica,
-    Topic,
-    TopicSchema,
-    TopicSpec,
-)
+from smq_core.model.chunk_info import ChunkInfo, ProducerState
+from smq_core.model.entities import Column, Durability, Replica, Topic, TopicSchema, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
 from smq_core.sealing.seal_coordinator import SealFromFiler

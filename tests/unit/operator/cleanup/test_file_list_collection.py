@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from smq_core.errors import CorruptChunk
-from smq_core.model.entities import ChunkInfo, RemovedSegment, SealedSegment, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import RemovedSegment, SealedSegment, Topic
 from smq_core.model.reference import Reference
 from smq_operator.cleanup.deleted_topics import delete_topic
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files

@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from smq_core.errors import PinExpired
-from smq_core.model.entities import ChunkInfo, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Topic
 from smq_core.model.reference import Reference
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files

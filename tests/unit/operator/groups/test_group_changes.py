@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from smq_core.errors import StaleGeneration
-from smq_core.model.entities import ChunkInfo, Durability, Replica
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Durability, Replica
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT
 from smq_operator.groups import group_coordinator, group_lags
 from smq_operator.groups.segment_reach import STATUS_TIMEOUT_SECONDS, SegmentReach

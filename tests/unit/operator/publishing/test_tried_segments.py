@@ -9,7 +9,8 @@ import pytest
 
 from smq_core.errors import StoreUnavailable, Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicFile, LayoutMark, claim_app, commit_version, complete_version
-from smq_core.model.entities import ChunkInfo, Layout, RemovedSegment, Topic
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Layout, RemovedSegment, Topic
 from smq_operator.publishing.tried_segments import last_sequence_before_forgotten, read_tried_segments
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.atomic_publishes import change_publishes

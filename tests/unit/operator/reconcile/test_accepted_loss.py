@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from smq_core.model.entities import SealOutcome
+from smq_core.model.chunk_info import SealOutcome
 from smq_proto.v1 import admin_pb2
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.object_store.store import open_store

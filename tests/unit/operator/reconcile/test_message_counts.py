@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from smq_core.model.entities import SealedSegment, SealOutcome, Segment
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import SealedSegment, Segment
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_proto.v1 import admin_pb2
 from smq_storage.object_store.store import open_store

@@ -10,7 +10,7 @@ import pytest
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
 from smq_core.file_lists.file_list import FileList
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.chunk_info import ChunkInfo
 from smq_core.model.reference import Reference
 from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, seal
 from smq_storage.catalog import paths

@@ -11,7 +11,8 @@ import pytest
 
 from smq_core.errors import CorruptChunk
 from smq_core.file_lists.file_list import FileEntry
-from smq_core.model.entities import ChunkInfo, Column
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Column
 from smq_storage.chunks import parquet_codec
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.parquet_codec import decode_footer, encode_chunk

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from smq_core.errors import UnknownTopic
-from smq_core.model.entities import ChunkInfo, Column, RemovedSegment, Topic, TopicSchema
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Column, RemovedSegment, Topic, TopicSchema
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.sealed_index import IndexPage
