@@ -178,7 +178,7 @@ class ProducerSession:
         if self._needs_check(batch):
             self._start_check()
             return False
-        return self._port.accepting_batches.is_set() and self.hosted.reserve(batch.nbytes)
+        return self._port.accepting_batches.is_set() and self.hosted.memory.reserve(batch.nbytes)
 
     @requires_lock("hosted.lock")
     def _append(self, machine: SegmentReplica, batch: ReceivedBatch) -> bool:

@@ -44,8 +44,8 @@ class FollowedSegment:
         hosted = self.hosted
         with hosted as machine:
             end = machine.durable_end
-        self._announced_credit = hosted.credit
-        return pb.ReplicationReply(end=end, credit=hosted.credit)
+        self._announced_credit = hosted.memory.credit
+        return pb.ReplicationReply(end=end, credit=hosted.memory.credit)
 
     def replicate(
         self, body: bytes, rows: pa.RecordBatch | None, *, same_schema: bool, encoded: bytes = b""
@@ -67,7 +67,7 @@ class FollowedSegment:
             grown = machine.replicate(message) > before
             end, behind = machine.durable_end, is_journal_behind(hosted)
             self._confirmed_credit = message.credit
-            credit = self._announced_credit = hosted.adjust_credit(message.credit)
+            credit = self._announced_credit = hosted.memory.adjust_credit(message.credit)
             if grown and block is not None and block.is_small:
                 full = hosted.compactor.add(payload_spans(message.entries))
         if behind:
@@ -88,7 +88,7 @@ class FollowedSegment:
         hosted = self.hosted
         with hosted as machine:
             machine.replicate(NOTHING)
-            credit = hosted.adjust_credit(self._confirmed_credit)
+            credit = hosted.memory.adjust_credit(self._confirmed_credit)
             if credit == self._announced_credit:
                 return None
             self._announced_credit = credit

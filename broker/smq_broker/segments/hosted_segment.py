@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Generator
 from typing import ParamSpec, Protocol
 
@@ -20,6 +19,7 @@ from smq_broker.runtime.lock_order import BrokerLock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.filer_failure import FilerFailure
 from smq_broker.segments.flush_scheduling import FlushSchedule
+from smq_broker.segments.segment_memory import SegmentMemory
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import SECOND, Durability, Micros, Segment, Topic
@@ -36,8 +36,6 @@ P = ParamSpec("P")
 DEFAULT_PRODUCER_LIMITS = ProducerLimits()
 # Half of the time after which leaders that do not send it delete uploads that no chunk refers to.
 DEFAULT_MAX_UPLOAD_AGE: Micros = 30 * 60 * SECOND
-# A producer that waits for memory tries again much sooner.
-PRODUCER_RETRIES_WITHIN_SECONDS = 2.0
 # How often a waiting stream checks whether its client is still connected.
 CLIENT_CHECK_SECONDS = 0.25
 
@@ -131,8 +129,6 @@ class HostedSegment:
         )
         self.journal = journal
         self.filer_failure = FilerFailure()
-        self.refused_since: float | None = None
-        """Since when producers wait for memory."""
         self.journal_problem: str | None = None
         """Why the segment continues without its journal."""
         self.is_primary = self.machine.config.is_primary
@@ -149,17 +145,15 @@ class HostedSegment:
         self.deleted = False
         """The topic is deleted. Producers get this as an error, because a deleted topic has no successor segments."""
         self.flush_schedule = FlushSchedule(self.machine, self.stored)
-        self.credit = 0 if self.is_primary else memory.grant(self.key)
+        self.memory = SegmentMemory(
+            memory, key=self.key, machine=self.machine, flush_schedule=self.flush_schedule, lock=self.lock
+        )
         self._pauses = pauses
         self._pauses_checked = pauses.read()
         self._primary_streams = 0
         self._had_primary_stream = False
-        self._memory = memory
         self._on_chunk_due = on_chunk_due
         self._on_change = on_change
-        self._reserved = 0
-        self._refused_last = 0.0
-        self._readers = 0
         self._sends_now = False
         self._last_seen = (self.machine.state, 0, 0, 0, 0)
 
@@ -253,62 +247,19 @@ class HostedSegment:
 
     def discard(self) -> None:
         """Gives back what the constructor took, because the segment could not be opened."""
-        self._memory.release(self.key)
+        self.memory.release()
         self.files.abandon()
-
-    @requires_lock("lock")
-    def reserve(self, nbytes: int) -> bool:
-        """Reserves capacity for one more batch of a producer. False if there is none.
-
-        An empty tail always accepts a batch.
-        """
-        machine = self.machine
-        if machine.tail_bytes and machine.available_bytes() < nbytes:
-            # The tail may be too small to be flushed soon without a request.
-            self.flush_schedule.request_early()
-            self._refused()
-            return False
-        if not self._memory.reserve(nbytes):
-            self._refused()
-            return False
-        self.refused_since = None
-        self._reserved += nbytes
-        return True
-
-    @requires_lock("lock")
-    def _refused(self) -> None:
-        now = time.monotonic()
-        if self.refused_since is None or now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:
-            self.refused_since = now
-        self._refused_last = now
 
     def stalled_seconds(self) -> float:
         """For how long the oldest unacked message waits, or producers wait for memory, whichever is longer."""
-        now = time.monotonic()
         with self.lock:
             machine = self.machine
             if machine.state is not ReplicaState.OPEN:
                 return 0.0
-            # A producer that waits tries again and again. One that gave up waits no more.
-            waits = self.refused_since is not None and now - self._refused_last < PRODUCER_RETRIES_WITHIN_SECONDS
-            refused = now - (self.refused_since or now) if waits else 0.0
+            refused = self.memory.waiting_seconds()
             unacked = next(entries_from(machine.tail, machine.watermark), None)
             appended = unacked.appended if unacked is not None else None
         return max(refused, (self.clock.now() - appended) / SECOND if appended is not None else 0.0)
-
-    def reader_opened(self) -> None:
-        """While there are readers, some entries stay in memory after they were written to the filer."""
-        with self.lock:
-            self._readers += 1
-            if self.machine.state is not ReplicaState.SEALED:
-                self.machine.keep_recent_bytes(self._memory.grant_readers(self.key))
-
-    def reader_closed(self) -> None:
-        with self.lock:
-            self._readers -= 1
-            if not self._readers:
-                self.machine.keep_recent_bytes(0)
-                self._memory.release_readers(self.key)
 
     @requires_lock("lock")
     def links_to_send_now(self) -> list[ReplicationLink]:
@@ -318,12 +269,6 @@ class HostedSegment:
         """
         self._sends_now = bool(self.links) and all(link.can_send_now() for link in self.links)
         return list(self.links) if self._sends_now else []
-
-    @requires_lock("lock")
-    def adjust_credit(self, acknowledged: int) -> int:
-        """A follower's credit to announce to its primary, which keeps within ``acknowledged``."""
-        self.credit = self._memory.adjust(self.key, self.machine.tail_bytes, acknowledged) or self.credit
-        return self.credit
 
     @requires_lock("lock")
     def primary_stream_opened(self) -> None:
@@ -366,9 +311,7 @@ class HostedSegment:
         if self.is_primary:
             if machine.has_due_acks() and not self.awaits_seal_check:
                 self._deliver_acks(machine.take_acks())
-            if machine.tail_bytes != self._reserved:
-                self._memory.change(machine.tail_bytes - self._reserved)
-                self._reserved = machine.tail_bytes
+            self.memory.tail_changed()
         now = (machine.state, machine.end, machine.watermark, machine.chain_end, machine.tail_bytes)
         before = self._last_seen
         if now != before:
@@ -415,8 +358,7 @@ class HostedSegment:
             self.fenced.set()
             self.recheck_predecessors.set()
         if state is ReplicaState.SEALED:
-            self._memory.release(self.key)
-            self._memory.release_readers(self.key)
+            self.memory.release()
             self.compactor.clear()
         for link in self.links:
             link.notify(grown=True, progressed=True, sends_now=False)

@@ -100,7 +100,10 @@ class SegmentOpener:
             hosted.max_upload_age = max_upload_age or DEFAULT_MAX_UPLOAD_AGE
             create_journal(hosted)
             hosted.log.info(
-                "segment.opened", primary=hosted.is_primary, state=hosted.machine.state.value, credit=hosted.credit
+                "segment.opened",
+                primary=hosted.is_primary,
+                state=hosted.machine.state.value,
+                credit=hosted.memory.credit,
             )
             self._on_change()
         elif hosted.topic.spec.key != topic.spec.key:

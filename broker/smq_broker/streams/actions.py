@@ -92,7 +92,7 @@ class Actions:
             hosted = self._opener.open(topic, segment, request.max_upload_age)
         except (ValueError, KeyError) as error:
             raise InvalidRequest(f"not a segment to open: {error}") from error
-        return pb.OpenedSegment(credit=hosted.credit)
+        return pb.OpenedSegment(credit=hosted.memory.credit)
 
     def _seal(self, body: object, context: Any) -> Message | None:
         request = parse(pb.SealSegment, body)

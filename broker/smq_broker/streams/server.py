@@ -129,13 +129,13 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         return list(self._actions.descriptions())
 
     def _tracked(self, hosted: HostedSegment, frames: Iterator[Frame], spacing: FrameSpacing) -> Iterator[Frame]:
-        hosted.reader_opened()
+        hosted.memory.reader_opened()
         try:
             with self._errors("tail"), self._metrics.streams.labels("reader").track_inprogress():
                 yield from frames
         finally:
             spacing.mark_idle()
-            hosted.reader_closed()
+            hosted.memory.reader_closed()
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

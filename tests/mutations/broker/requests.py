@@ -219,9 +219,9 @@ MUTATIONS = (
     Mutation(
         "count_a_wait_that_a_producer_gave_up",
         "A producer that gave up does not lengthen the wait of a later one.",
-        "broker/smq_broker/segments/hosted_segment.py",
-        "if self.refused_since is None or now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:",
-        "if self.refused_since is None:",
+        "broker/smq_broker/segments/segment_memory.py",
+        "now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:\n            self",
+        "False:\n            self",
         (f"{TEST_FLUSHER}::test_producers_that_wait_for_memory_stall_their_segment",),
     ),
     Mutation(

@@ -107,7 +107,7 @@ class QuietBroker:
     def append(self, hosted: HostedSegment, nbytes: int = 1000) -> None:
         """Appends and replicates a batch of one row. ``nbytes`` is what it counts for."""
         with hosted as machine:
-            assert hosted.reserve(nbytes)
+            assert hosted.memory.reserve(nbytes)
             id_ = BatchId("p", 1, machine.counters.batches, "one")
             machine.append(
                 self,

@@ -168,13 +168,13 @@ def test_a_large_value_that_waits_long_for_capacity_is_checked_again(
     assert producer.wait_acked(0) == 0
     monkeypatch.setattr(HostedSegment, "upload_check_valid_seconds", 0.05)
     has_capacity, waiting = threading.Event(), threading.Event()
-    reserve = hosted.reserve
+    reserve = hosted.memory.reserve
 
     def reserve_later(nbytes: int) -> bool:
         waiting.set()
         return has_capacity.is_set() and reserve(nbytes)
 
-    hosted.reserve = reserve_later  # type: ignore[method-assign]
+    hosted.memory.reserve = reserve_later  # type: ignore[method-assign]
     send(producer, 1, NAMES[:1])
     assert waiting.wait(HANG_GUARD)
     brokers.store.delete(paths.large_value(brokers.topic.uid, NAMES[0]))

@@ -282,7 +282,7 @@ def test_the_primary_learns_from_a_heartbeat_which_segments_were_fenced(
 def test_a_heartbeat_announces_another_credit(opened: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower_lane, "CHECK_SECONDS", 0.0)
     credits = iter([1000, 1000, 900, 900])
-    monkeypatch.setattr(opened.segments[0], "adjust_credit", lambda _: next(credits))
+    monkeypatch.setattr(opened.segments[0].memory, "adjust_credit", lambda _: next(credits))
     for _ in range(3):
         opened.send()
     replies = opened.serve()

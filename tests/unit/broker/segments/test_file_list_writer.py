@@ -63,7 +63,7 @@ class Primary:
         id_ = BatchId("p", 1, self._sequence, "one")
         self._sequence += 1
         with self.hosted as machine:
-            assert self.hosted.reserve(1000)
+            assert self.hosted.memory.reserve(1000)
             batch = rows([b"v"] * ROWS, key=b"k")
             machine.append(
                 self,

@@ -83,7 +83,7 @@ class StoredSegment:
         id_ = BatchId("p", 1, self._sequence, "one")
         self._sequence += 1
         with self.hosted as machine:
-            assert self.hosted.reserve(1000)
+            assert self.hosted.memory.reserve(1000)
             machine.append(
                 self,
                 IncomingBatch(
@@ -263,15 +263,15 @@ def test_a_sealed_segment_reports_no_failure_of_the_filer(monkeypatch: pytest.Mo
 def test_producers_that_wait_for_memory_stall_their_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     hosted = StoredSegment(monkeypatch).hosted
     with hosted:
-        monkeypatch.setattr(hosted._memory, "reserve", lambda nbytes: False)
-        assert not hosted.reserve(10)
-    assert hosted.refused_since is not None
-    hosted.refused_since -= 20
+        monkeypatch.setattr(hosted.memory._process, "reserve", lambda nbytes: False)
+        assert not hosted.memory.reserve(10)
+    assert hosted.memory.refused_since is not None
+    hosted.memory.refused_since -= 20
     assert hosted.stalled_seconds() >= 20
-    hosted._refused_last -= 10
+    hosted.memory._refused_last -= 10
     assert not hosted.stalled_seconds(), "the producer gave up"
     with hosted:
-        assert not hosted.reserve(10)
+        assert not hosted.memory.reserve(10)
     assert hosted.stalled_seconds() < 10, "another producer waits since now"
 
 
