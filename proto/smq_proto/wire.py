@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.chunk_info import Producers, ProducerState, SealOutcome
+from smq_core.model.common_fields import fields_of
 from smq_core.model.entities import (
     Column,
     Durability,
@@ -253,11 +253,11 @@ def loss_from_pb(message: pb.Loss) -> Loss:
 
 
 def reference_to_pb(reference: Reference) -> pb.Reference:
-    return pb.Reference(**dataclasses.asdict(reference))
+    return pb.Reference(**fields_of(Reference, reference))
 
 
 def reference_from_pb(message: pb.Reference) -> Reference:
-    return Reference(**{field.name: getattr(message, field.name) for field in dataclasses.fields(Reference)})
+    return Reference(**fields_of(Reference, message))
 
 
 def producer_to_pb(state: ProducerState) -> pb.ProducerState:

@@ -9,17 +9,15 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
-from smq_core.file_lists.key_bounds import KeyBound
+from smq_core.model.compacted_rows import StoredRows
 from smq_core.model.entities import Micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
+class FileEntry(StoredRows):
     """One Parquet file with rows ``first .. first + rows - 1`` of the segment.
 
-    ``path`` is relative to the store's root, ``bytes`` the size of the object with that ``etag``. The times are the
-    bounds of the columns ``timestamp`` and ``appended``, and the keys those of the key column (see ``key_bounds``);
-    None is unknown.
+    ``path`` is relative to the store's root.
 
     The file may be an upload that the log refers to. Then the first message is the row ``first_row`` of the file, and
     ``bytes`` the share of the file that these rows take.
@@ -30,14 +28,6 @@ class FileEntry:
     path: str
     first: int
     rows: int
-    bytes: int
-    etag: str
-    timestamp_min: Micros | None = None
-    timestamp_max: Micros | None = None
-    appended_min: Micros | None = None
-    appended_max: Micros | None = None
-    key_min: KeyBound = None
-    key_max: KeyBound = None
     schema_version: int = 0
     first_row: int = 0
     large_values: tuple[str, ...] = ()

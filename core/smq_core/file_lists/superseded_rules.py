@@ -13,7 +13,8 @@ from enum import Enum
 
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.chunk_info import ChunkInfo
-from smq_core.model.compacted_rows import CompactedRows
+from smq_core.model.common_fields import fields_of
+from smq_core.model.compacted_rows import CompactedRows, StoredRows
 from smq_core.model.entities import Micros, SealedSegment
 
 
@@ -82,15 +83,5 @@ def compacted_chunk(first: ChunkInfo, file: FileEntry, name: str) -> ChunkInfo:
         snapshot_at=0,
         schema_version=file.schema_version,
         large_values=file.large_values,
-        compacted=CompactedRows(
-            name=name,
-            bytes=file.bytes,
-            etag=file.etag,
-            timestamp_min=file.timestamp_min,
-            timestamp_max=file.timestamp_max,
-            appended_min=file.appended_min,
-            appended_max=file.appended_max,
-            key_min=file.key_min,
-            key_max=file.key_max,
-        ),
+        compacted=CompactedRows(name=name, **fields_of(StoredRows, file)),
     )

@@ -7,10 +7,9 @@ Sizes are bytes. Offsets count the messages of one segment from 0. The layout's 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
 
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
@@ -175,10 +174,6 @@ class SegmentEntry:
     durability: Durability = Durability.REPLICATED
     schema_version: int = 0
     """The version of the topic's schema that all its messages have."""
-
-    def common(self) -> dict[str, Any]:
-        """The fields above, by name."""
-        return {field.name: getattr(self, field.name) for field in fields(SegmentEntry)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

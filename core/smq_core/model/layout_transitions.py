@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.common_fields import fields_of
 from smq_core.model.entities import (
     Column,
     Durability,
@@ -30,6 +31,7 @@ from smq_core.model.entities import (
     Replica,
     SealedSegment,
     Segment,
+    SegmentEntry,
     TopicSchema,
     segment_name,
 )
@@ -215,7 +217,7 @@ def _new_segments(
 def sealed_entry(segment: Segment, outcome: SealOutcome, now: Micros) -> SealedSegment:
     """The index entry of a segment that leaves the layout."""
     return SealedSegment(
-        **segment.common(),
+        **fields_of(SegmentEntry, segment),
         end=outcome.end,
         sealed_because=segment.sealed_because or Reason.MANUAL,
         sealed_at=now,

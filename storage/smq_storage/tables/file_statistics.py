@@ -16,6 +16,8 @@ from smq_core.errors import CorruptChunk
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.file_lists.key_bounds import KeyBound, lower_bound, upper_bound
 from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.common_fields import fields_of
+from smq_core.model.compacted_rows import StoredRows
 from smq_core.model.reference import Reference
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import StoredChunk
@@ -53,16 +55,9 @@ def compacted_file(path: str, info: ChunkInfo) -> FileEntry | None:
         path=paths.compacted_file_of_chunk(path, rows.name),
         first=info.first,
         rows=info.rows,
-        bytes=rows.bytes,
-        etag=rows.etag,
-        timestamp_min=rows.timestamp_min,
-        timestamp_max=rows.timestamp_max,
-        appended_min=rows.appended_min,
-        appended_max=rows.appended_max,
-        key_min=rows.key_min,
-        key_max=rows.key_max,
         schema_version=info.schema_version,
         large_values=info.large_values,
+        **fields_of(StoredRows, rows),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from smq_core.errors import CorruptDocument, UnknownTopic
 from smq_core.model.entities import Layout, Topic
@@ -50,30 +51,23 @@ class TopicFiles:
         columns = TopicColumns(topic, layout)
         absences = SuspectedAbsences(self._store)
         uploads = ReferencedUploads(self._store, topic.uid, absences, rows=self._rows)
+        files_of = partial(
+            SegmentFiles,
+            store=self._store,
+            topic=topic,
+            columns=columns,
+            uploads=uploads,
+            absences=absences,
+            rows=self._rows,
+        )
         yield from _unknown_predecessors(topic, layout, index)
         for segment in _expected(layout, index):
-            checked = SegmentFiles(
-                store=self._store,
-                topic=topic,
-                segment=segment,
-                columns=columns,
-                uploads=uploads,
-                absences=absences,
-                rows=self._rows,
-            )
+            checked = files_of(segment=segment)
             problems = list(checked.problems())
             if problems and segment.file_list:
                 # Superseded chunks may be deleted between the answers, and the index may name other files by now.
                 segment = self._current(topic, segment)
-                checked = SegmentFiles(
-                    store=self._store,
-                    topic=topic,
-                    segment=segment,
-                    columns=columns,
-                    uploads=uploads,
-                    absences=absences,
-                    rows=self._rows,
-                )
+                checked = files_of(segment=segment)
                 problems = list(checked.problems())
             self.segments += 1
             self.files += len(checked.files)
