@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq_broker.producers.producer_session import ProducerSession
-from smq_broker.producers.received_batches import ReceivedBatch, read_reference, split_block
+from smq_broker.producers.received_batches import ReceivedBatch, read_reference, read_rows
 from smq_broker.producers.session_port import SessionPort
 from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.replication.message_spacing import ActiveClients, ClientActivity
@@ -186,12 +186,13 @@ class ProducerLane:
                 stop = first + sum(it.rows for it in run)
                 if hosted is not None:
                     sessions = [self._sessions[it.session] for it in run]
+                    ids = [session.batch_id(it.sequence) for session, it in zip(sessions, run, strict=True)]
+                    received: list[ReceivedBatch] = []
                     if is_reference:
-                        received: list[ReceivedBatch] | None = [read_reference(it) for it in run]
-                    else:
-                        assert rows is not None
-                        received = self._accept(hosted, sessions, run, rows, first, stop)
-                    if received is not None:
+                        received = list(map(read_reference, run, ids))
+                    elif (block := self._accept(hosted, sessions, rows, first, stop)) is not None:
+                        received = read_rows(run, ids, block)
+                    if received:
                         _append_run(hosted, sessions, received, links)
                 first = stop
         finally:
@@ -218,23 +219,22 @@ class ProducerLane:
     def _accept(
         hosted: HostedSegment,
         sessions: Sequence[ProducerSession],
-        run: Sequence[SubBatch],
-        rows: Block,
+        rows: Block | None,
         first: int,
         stop: int,
-    ) -> list[ReceivedBatch] | None:
-        """The sub-batches of one segment, whose rows ``first .. stop - 1`` share a block. None if it refuses them."""
+    ) -> Block | None:
+        """The rows ``first .. stop - 1`` as the segment keeps them. None if it refuses them."""
+        assert rows is not None
         is_part = stop - first < rows.num_rows
         part = rows.slice(first, stop - first) if is_part else rows
         try:
             # A part that is not copied would keep other segments' rows.
             copy_below = sys.maxsize if is_part else COPY_BELOW_BYTES
-            block = part.accept(hosted.wire, sessions[0].same_schema, copy_below)
+            return part.accept(hosted.wire, sessions[0].same_schema, copy_below)
         except SmqError as error:
             for session in sessions:
                 session.fail(error)
             return None
-        return split_block(run, block)
 
     # ---- the replier's thread
 

@@ -147,7 +147,7 @@ class ProducerSession:
             while self._waiting and self._error is None and self._may_append(machine, self._waiting[0]):
                 batch = self._waiting.popleft()
                 with self._port.wake:
-                    self._port.release_waiting(batch.nbytes)
+                    self._port.release_waiting(batch.incoming.nbytes)
                 if self._append(machine, batch):
                     spans += batch.spans_to_join
             if self._error is not None:
@@ -163,7 +163,11 @@ class ProducerSession:
     def _was_sent_before_a_rejection(self, batch: ReceivedBatch) -> bool:
         """Whether the producer did not know of the last rejection: the batch's sequence has another meaning now."""
         if batch.rejections > self._rejections:
-            self.fail(InvalidRequest(f"batch {batch.sequence} counts {batch.rejections} rejections in this session"))
+            self.fail(
+                InvalidRequest(
+                    f"batch {batch.incoming.id.sequence} counts {batch.rejections} rejections in this session"
+                )
+            )
         return batch.rejections != self._rejections
 
     @requires_lock("hosted.lock")
@@ -178,33 +182,32 @@ class ProducerSession:
         if self._needs_check(batch):
             self._start_check()
             return False
-        return self._port.accepting_batches.is_set() and self.hosted.memory.reserve(batch.nbytes)
+        return self._port.accepting_batches.is_set() and self.hosted.memory.reserve(batch.incoming.nbytes)
 
     @requires_lock("hosted.lock")
     def _append(self, machine: SegmentReplica, batch: ReceivedBatch) -> bool:
         try:
-            if machine.append(self, batch.incoming(self._id_of(batch)), self.hosted.clock.now()) is None:
+            if machine.append(self, batch.incoming, self.hosted.clock.now()) is None:
                 return False
         except SegmentSealed:
             return False  # the outcome will say that it is not in the log
         except SmqError as error:
             self.fail(error)
             return False
-        self._last_appended = batch.sequence
+        self._last_appended = batch.incoming.id.sequence
         with self._port.wake:
             self._port.unacked[self] = None
         if batch.payload is not None:
-            block, first = batch.payload.location
-            self.hosted.histogram.count(block, first, batch.rows, batch.partition_min, batch.partition_max)
+            self.hosted.histogram.count(*batch.payload.location, batch.incoming)
         return True
 
-    def _id_of(self, batch: ReceivedBatch) -> BatchId:
-        return BatchId(self._producer, self._epoch, batch.sequence, self._instance)
+    def batch_id(self, sequence: int) -> BatchId:
+        return BatchId(self._producer, self._epoch, sequence, self._instance)
 
     @requires_lock("hosted.lock")
     def _let_wait(self, batch: ReceivedBatch) -> None:
         with self._port.wake:
-            is_kept = self._port.add_waiting(self, batch.nbytes, may_exceed=self.is_open)
+            is_kept = self._port.add_waiting(self, batch.incoming.nbytes, may_exceed=self.is_open)
         if is_kept:
             if not self._waiting and not self._is_checking:
                 self._port.count_wait()
@@ -221,7 +224,7 @@ class ProducerSession:
     @requires_lock("hosted.lock")
     def _drop_waiting(self) -> None:
         with self._port.wake:
-            self._port.release_waiting(sum(batch.nbytes for batch in self._waiting))
+            self._port.release_waiting(sum(batch.incoming.nbytes for batch in self._waiting))
             self._port.waiting.pop(self, None)
         self._waiting.clear()
 
@@ -251,7 +254,7 @@ class ProducerSession:
             valid_until = time.monotonic() + self.hosted.upload_check_valid_seconds
             try:
                 self._port.uploads.check_before_append(
-                    self.hosted, self._id_of(batch), batch.uploads, self._require_open
+                    self.hosted, batch.incoming.id, batch.uploads, self._require_open
                 )
             except ReferenceRejected as error:
                 self._reject(batch, error)
@@ -277,7 +280,7 @@ class ProducerSession:
                 self._drop_waiting()
                 self._rejections += 1
                 with self._port.wake:
-                    self._rejected.append(rejected_reply(batch.sequence, error))
+                    self._rejected.append(rejected_reply(batch.incoming.id.sequence, error))
                     self._mark_urgent()
 
     def _require_open(self) -> None:

@@ -14,81 +14,64 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import reference_from_pb
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ReceivedBatch:
     """A sub-batch. ``rejections`` is how many its producer had got in this session when it sent it.
 
-    ``payload`` is None if the rows are in an upload, which ``reference`` names.
+    ``payload`` is None if the rows are in an upload, to which the incoming batch refers.
     """
 
-    sequence: int
+    incoming: IncomingBatch
     rejections: int
-    rows: int
-    nbytes: int
     payload: Payload | None
-    partition_min: int
-    partition_max: int
-    reference: Reference | None = None
-    large_values: tuple[str, ...] = ()
 
     @property
     def uploads(self) -> Reference | tuple[str, ...] | None:
         """What has to be checked before the batch is appended."""
-        return self.reference or self.large_values or None
+        return self.incoming.reference or self.incoming.large_values or None
 
     @property
     def spans_to_join(self) -> list[PayloadSpan]:
         """Its rows, if they are in a block that is worth being joined with others."""
         payload = self.payload
-        return [(payload, self.rows)] if payload is not None and payload.location[0].is_small else []
-
-    def incoming(self, id_: BatchId) -> IncomingBatch:
-        return IncomingBatch(
-            id=id_,
-            rows=self.rows,
-            nbytes=self.nbytes,
-            partition_min=self.partition_min,
-            partition_max=self.partition_max,
-            payload=self.payload,
-            reference=self.reference,
-            large_values=self.large_values,
-        )
+        return [(payload, self.incoming.rows)] if payload is not None and payload.location[0].is_small else []
 
 
-def split_block(sub_batches: Sequence[pb.ProducerFrame.SubBatch], block: Block) -> list[ReceivedBatch]:
+def read_rows(
+    sub_batches: Sequence[pb.ProducerFrame.SubBatch], ids: Sequence[BatchId], block: Block
+) -> list[ReceivedBatch]:
     """The sub-batches of one segment, in the block that has their rows one after the other."""
     bytes_per_row = block.nbytes / block.num_rows
     received = []
     first = 0
-    for sub_batch in sub_batches:
+    for sub_batch, id_ in zip(sub_batches, ids, strict=True):
         low, high = block.partition_bounds(first, sub_batch.rows)
         names = tuple(sub_batch.large_values)
-        received.append(
-            ReceivedBatch(
-                sequence=sub_batch.sequence,
-                rejections=sub_batch.rejections,
-                rows=sub_batch.rows,
-                nbytes=int(bytes_per_row * sub_batch.rows) + ENTRY_OVERHEAD_BYTES + size_of_names(names),
-                payload=Payload(block, first),
-                partition_min=low,
-                partition_max=high,
-                large_values=names,
-            )
+        payload = Payload(block, first)
+        incoming = IncomingBatch(
+            id=id_,
+            rows=sub_batch.rows,
+            nbytes=int(bytes_per_row * sub_batch.rows) + ENTRY_OVERHEAD_BYTES + size_of_names(names),
+            partition_min=low,
+            partition_max=high,
+            payload=payload,
+            large_values=names,
         )
+        received.append(ReceivedBatch(incoming, sub_batch.rejections, payload))
         first += sub_batch.rows
     return received
 
 
-def read_reference(sub_batch: pb.ProducerFrame.SubBatch) -> ReceivedBatch:
+def read_reference(sub_batch: pb.ProducerFrame.SubBatch, id_: BatchId) -> ReceivedBatch:
     """Rows of an upload, published as one batch."""
     reference = reference_from_pb(sub_batch.reference)
-    return ReceivedBatch(
-        sequence=sub_batch.sequence,
-        rejections=sub_batch.rejections,
+    incoming = IncomingBatch(
+        id=id_,
         rows=reference.rows,
         nbytes=ENTRY_OVERHEAD_BYTES,
-        payload=None,
         partition_min=reference.partition_min,
         partition_max=reference.partition_max,
+        payload=None,
         reference=reference,
     )
+    return ReceivedBatch(incoming, sub_batch.rejections, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smq_broker.rows.blocks import Block
 from smq_core.model.keyspace import KeyRange
+from smq_core.replica.log_entries import IncomingBatch
 
 
 class RangeHistogram:
@@ -13,12 +14,13 @@ class RangeHistogram:
         self._range = range_
         self._counts = [0] * min(64, len(range_))
 
-    def count(self, block: Block, first: int, rows: int, low: int, high: int) -> None:
-        """Counts the rows ``first .. first + rows - 1`` of a block, whose partitions lie in ``low .. high``."""
-        if low == high:
-            self._counts[(low - self._range.start) * len(self._counts) // len(self._range)] += rows
+    def count(self, block: Block, first: int, batch: IncomingBatch) -> None:
+        """Counts a batch, whose rows are those of the block from ``first`` on."""
+        low = batch.partition_min
+        if low == batch.partition_max:
+            self._counts[(low - self._range.start) * len(self._counts) // len(self._range)] += batch.rows
         else:
-            block.count_partitions(first, rows, self._range, self._counts)
+            block.count_partitions(first, batch.rows, self._range, self._counts)
 
     @property
     def slices(self) -> list[int]:

@@ -159,8 +159,8 @@ MUTATIONS = (
         "append_while_the_broker_leaves",
         "A broker that leaves takes no batches.",
         SESSION,
-        "return self._port.accepting_batches.is_set() and self.hosted.memory.reserve(batch.nbytes)",
-        "return self.hosted.memory.reserve(batch.nbytes)",
+        "return self._port.accepting_batches.is_set() and self.hosted.memory.reserve(batch.incoming.nbytes)",
+        "return self.hosted.memory.reserve(batch.incoming.nbytes)",
         (f"{TEST_BROKER}::test_a_broker_that_leaves_keeps_batches_waiting",),
     ),
     Mutation(

@@ -135,8 +135,8 @@ MUTATIONS = (
         "check_no_objects",
         "A primary takes no message whose object is missing or may be collected.",
         "broker/smq_broker/producers/received_batches.py",
-        "return self.reference or self.large_values or None",
-        "return self.reference",
+        "return self.incoming.reference or self.incoming.large_values or None",
+        "return self.incoming.reference",
         (f"{TEST_BROKER}::test_a_batch_whose_object_is_missing_is_rejected_and_the_session_goes_on",),
     ),
     Mutation(

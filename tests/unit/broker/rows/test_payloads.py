@@ -26,6 +26,11 @@ from support.processes.broker import make_topic
 EMPTY = WireSchemas.of(make_topic()).empty
 
 
+def incoming(count: int, low: int, high: int) -> IncomingBatch:
+    id_ = BatchId("p", 1, 0)
+    return IncomingBatch(id=id_, rows=count, nbytes=1, partition_min=low, partition_max=high, payload=None)
+
+
 def entry(first: int, payload: Payload, count: int, appended: int = 0) -> Entry:
     return Entry(
         first=first,
@@ -125,8 +130,8 @@ def test_the_histogram_has_every_message_in_the_slice_of_its_partition():
         [pa.array([100, 101, 102, 227], pa.int32()), *rows_of_size(4, 1).columns[1:]], schema=message_schema()
     )
     block = ArrowBlock(batch)
-    histogram.count(block, 0, 4, 100, 227)
-    histogram.count(block, 3, 1, 227, 227)
+    histogram.count(block, 0, incoming(4, 100, 227))
+    histogram.count(block, 3, incoming(1, 227, 227))
     assert len(histogram.slices) == 64
     assert {i: n for i, n in enumerate(histogram.slices) if n} == {0: 2, 1: 1, 63: 2}
 

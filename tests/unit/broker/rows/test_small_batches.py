@@ -173,7 +173,10 @@ def test_its_partitions_are_counted() -> None:
     batch = SmallBatch([5, 100, 227, 101], [0] * 4, [], [b""] * 4)
     low, high = batch.partition_bounds(1, 3)
     assert (low, high) == (100, 227)
-    histogram.count(batch, 1, 3, low, high)
+    id_ = BatchId("p", 1, 0)
+    histogram.count(
+        batch, 1, IncomingBatch(id=id_, rows=3, nbytes=1, partition_min=low, partition_max=high, payload=None)
+    )
     assert histogram.slices[0] == 2 and histogram.slices[-1] == 1 and sum(histogram.slices) == 3
 
 
