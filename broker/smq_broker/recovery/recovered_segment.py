@@ -64,7 +64,7 @@ class RecoveredSegment(HostedSegment):
         log = self._recovered
         problem = log.problem
         if problem is None and (log.first or log.end < known_watermark):
-            chain_end = self._chain_end()
+            chain_end = self.chain.end()
             # Also if it has no records: its first file is named by what the former ones had.
             self._has_gap = log.first > chain_end
             if self._has_gap:
@@ -126,15 +126,6 @@ class RecoveredSegment(HostedSegment):
             if self._known_loss is None:
                 self.check_complete()
         return tuple(found)
-
-    def _chain_end(self) -> int:
-        end = 0
-        for start in dict.fromkeys((self.chain.latest_hint(), 0)):
-            for info in self.chain.walk(start):
-                end = info.end
-            if end:
-                break
-        return end
 
 
 def _ignore(*_: Any) -> None: ...

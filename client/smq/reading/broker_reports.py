@@ -112,8 +112,4 @@ class BrokerReports:
 
 def chain_end(store: Store, topic: str, uid: str, segment: str) -> int:
     """The offset after the last message that is in a chunk. Raises StoreUnavailable, CorruptChunk."""
-    chain = ChunkChain(store, topic, uid, segment)
-    end = 0
-    for info in chain.walk(chain.latest_hint()):
-        end = info.end
-    return end
+    return ChunkChain(store, topic, uid, segment).end()

@@ -8,6 +8,7 @@ every chunk before it. So a name from a listing is a hint, and a GET of it decid
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -119,13 +120,21 @@ class ChunkChain:
         """The first offset of the last chunk in a listing, 0 if there is none. A hint, as listings may be old."""
         return max(self._listed(), default=0)
 
+    def last(self, from_hint: int | None = None) -> ChunkInfo | None:
+        """The last chunk now, the seal chunk or an earlier one; None if the chain is empty.
+
+        Starts at the chunk named ``from_hint``, or at the last listed one; walks the whole chain if there is no
+        chunk of that name.
+        """
+        for begin in dict.fromkeys((self.latest_hint() if from_hint is None else from_hint, 0)):
+            if (last := next(iter(deque(self.walk(begin), maxlen=1)), None)) is not None:
+                return last
+        return None
+
     def end(self) -> int:
         """Where the chain ends now, at its seal chunk or before."""
-        for begin in dict.fromkeys((self.latest_hint(), 0)):
-            ends = [info.end for info in self.walk(begin)]
-            if ends:
-                return ends[-1]
-        return 0
+        last = self.last()
+        return last.end if last is not None else 0
 
     def snapshot_hint(self) -> int:
         """Where a walk may begin that needs the state of all producers: at a chunk that has it, or at offset 0."""
@@ -138,12 +147,9 @@ class ChunkChain:
         return info.snapshot_at if self.info(info.snapshot_at) is not None else 0
 
     def read_seal_chunk(self, from_hint: int | None = None) -> ChunkInfo | None:
-        """The seal chunk, or None if the segment is not sealed.
-
-        Starts at the chunk named ``from_hint``, or at the last listed one; walks the whole chain if there is no
-        chunk of that name.
-        """
-        return self._sealed_at_end(self.latest_hint() if from_hint is None else from_hint)
+        """The seal chunk, or None if the segment is not sealed. ``from_hint`` as in :meth:`last`."""
+        last = self.last(from_hint)
+        return last if last is not None and last.sealed else None
 
     def find(self, offset: int) -> int | None:
         """The first offset of the chunk that holds this offset, or None if the chain ends at or before it."""
@@ -173,16 +179,6 @@ class ChunkChain:
         folder = paths.segment_folder(self._topic, self._uid, self.segment)
         found = [o for o in self._store.list(folder) if paths.first_offset(o.path) is not None]
         return sorted(found, key=lambda o: o.path)
-
-    def _sealed_at_end(self, start: int) -> ChunkInfo | None:
-        for begin in dict.fromkeys((start, 0)):
-            last = None
-            for last in self.walk(begin):
-                if last.sealed:
-                    return last
-            if last is not None:
-                return None
-        return None
 
     def _listed(self) -> list[int]:
         return [first for o in self.files() if (first := paths.first_offset(o.path)) is not None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from smq_core.model.entities import Topic
 from smq_core.reconcile.layout_recovery import ChainEnd, TopicTraces
 from smq_storage.catalog import group_positions, paths, sealed_index
@@ -24,9 +22,9 @@ def read_traces(store: Store, topic: Topic) -> TopicTraces:
     chains = {}
     for segment in folders:
         if not segment.startswith("_") and segment not in indexed:
-            end = _end_of(ChunkChain(store, name, uid, segment))
-            if end is not None:
-                chains[segment] = end
+            last = ChunkChain(store, name, uid, segment).last()
+            if last is not None:
+                chains[segment] = ChainEnd(last.end, last.sealed, last.schema_version)
     file_lists = (paths.file_list_segment(it.path) for it in store.list(paths.file_lists_folder(name, uid)))
     positions = group_positions.highest_positions(store, name, uid)
     return TopicTraces(
@@ -41,11 +39,3 @@ def living_uids(store: Store, topic: str) -> list[str]:
     """The uids under which there are data of a topic of that name that was not deleted."""
     uids = [folder.rpartition("/")[2] for folder in store.folders(topic) if store.folders(folder)]
     return [uid for uid in uids if read_deleted_topic(store, uid) is None]
-
-
-def _end_of(chain: ChunkChain) -> ChainEnd | None:
-    for start in dict.fromkeys((chain.latest_hint(), 0)):
-        last = next(iter(deque(chain.walk(start), maxlen=1)), None)
-        if last is not None:
-            return ChainEnd(last.end, last.sealed, last.schema_version)
-    return None

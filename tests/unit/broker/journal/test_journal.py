@@ -33,6 +33,7 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_topic
+from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import open_store
 from support.data.raw_flight import rows
 from support.in_memory.broker_parts import BrokerParts
@@ -302,7 +303,7 @@ def test_a_chain_that_was_read_too_early_leaves_a_journal_complete(
     brokers.write(VALUES, "q")
     brokers.restart()
     with monkeypatch.context() as patched:
-        patched.setattr(RecoveredSegment, "_chain_end", lambda _: 0)
+        patched.setattr(ChunkChain, "end", lambda _: 0)
         with pytest.raises(JournalIncomplete, match="the filer ends at 0"):
             brokers.seal_recovered(0)
     assert brokers.seal_recovered(0).end == 2 * len(VALUES)
