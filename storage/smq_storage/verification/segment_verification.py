@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
 from smq_core.file_lists.file_list import FileEntry, FileList
-from smq_core.model.entities import Topic
-from smq_core.model.keyspace import KeyRange
+from smq_core.model.entities import SealedSegment, SegmentEntry, Topic
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.file_errors import name_file_errors
@@ -29,27 +28,17 @@ from smq_storage.verification.findings import FileProblem
 from smq_storage.verification.referenced_uploads import ReferencedUploads
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedSegment:
-    """What layout or index say of a segment. ``end`` is None while it is not sealed; ``file_list`` may be empty."""
-
-    name: str
-    range: KeyRange
-    schema_version: int
-    end: int | None = None
-    file_list: str = ""
-
-
 @dataclass(kw_only=True)
 class SegmentFiles:
-    """``rows``: whether all rows are read. ``files`` has those that were found, in order.
+    """``segment`` is the entry of the index, or of the layout if it is not sealed. ``rows``: whether all rows are read.
+    ``files`` has those that were found, in order.
 
     A missing file is a problem only after ``absences`` were confirmed.
     """
 
     store: Store
     topic: Topic
-    segment: ExpectedSegment
+    segment: SegmentEntry
     columns: TopicColumns
     uploads: ReferencedUploads
     absences: SuspectedAbsences
@@ -70,14 +59,16 @@ class SegmentFiles:
         except CorruptChunk as error:
             yield FileProblem.of(error, chain.path(at))
             return
-        end = self.segment.end
-        if end is not None and not sealed:
+        entry = self.segment
+        if not isinstance(entry, SealedSegment):
+            return
+        if not sealed:
             self.absences.add(chain.path(at))
-            yield FileProblem(chain.path(at), f"is missing: {self.segment.name} ends at offset {end}")
-        elif end not in (None, at):
-            yield FileProblem(chain.path(at), f"seals {self.segment.name} at offset {at}, but the index at {end}")
-        elif self.segment.file_list:
-            yield from self._file_list()
+            yield FileProblem(chain.path(at), f"is missing: {entry.name} ends at offset {entry.end}")
+        elif entry.end != at:
+            yield FileProblem(chain.path(at), f"seals {entry.name} at offset {at}, but the index at {entry.end}")
+        elif entry.file_list:
+            yield from self._file_list(entry.file_list)
 
     def _chunk(self, chunk: StoredChunk, at: int) -> Iterator[FileProblem]:
         info = chunk.info
@@ -123,10 +114,10 @@ class SegmentFiles:
         except (CorruptChunk, DataLost) as error:
             yield FileProblem.of(error, file.path)
 
-    def _file_list(self) -> Iterator[FileProblem]:
-        path = paths.file_list(self.topic.name, self.topic.uid, self.segment.file_list)
+    def _file_list(self, name: str) -> Iterator[FileProblem]:
+        path = paths.file_list(self.topic.name, self.topic.uid, name)
         try:
-            found = read_file_list(self.store, self.topic.name, self.topic.uid, self.segment.file_list)
+            found = read_file_list(self.store, self.topic.name, self.topic.uid, name)
         except CorruptDocument as error:
             yield FileProblem.of(error, path)
             return

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from smq_core.errors import CorruptDocument, UnknownTopic
-from smq_core.model.entities import Layout, Topic
+from smq_core.model.entities import Layout, SealedSegment, SegmentEntry, Topic
 from smq_core.reading.segment_dag import is_removed
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.sealed_index import Index
@@ -17,7 +16,7 @@ from smq_storage.object_store.store import Store
 from smq_storage.verification.columns import TopicColumns
 from smq_storage.verification.findings import FileProblem
 from smq_storage.verification.referenced_uploads import ReferencedUploads
-from smq_storage.verification.segment_verification import ExpectedSegment, SegmentFiles
+from smq_storage.verification.segment_verification import SegmentFiles
 
 
 class TopicFiles:
@@ -64,7 +63,7 @@ class TopicFiles:
         for segment in _expected(layout, index):
             checked = files_of(segment=segment)
             problems = list(checked.problems())
-            if problems and segment.file_list:
+            if problems and isinstance(segment, SealedSegment) and segment.file_list:
                 # Superseded chunks may be deleted between the answers, and the index may name other files by now.
                 segment = self._current(topic, segment)
                 checked = files_of(segment=segment)
@@ -88,31 +87,20 @@ class TopicFiles:
         folder = paths.topic_folder(topic.name, topic.uid)
         return any(found.path.endswith(".parquet") for found in self._store.list(folder))
 
-    def _current(self, topic: Topic, segment: ExpectedSegment) -> ExpectedSegment:
-        """The segment with the file list that the index names now."""
+    def _current(self, topic: Topic, segment: SealedSegment) -> SealedSegment:
+        """The entry as the index has it now, with the file list that it names."""
         entries = sealed_index.read(self._store, topic.name, topic.uid)
-        file_list = next((it.file_list for it in entries if it.name == segment.name), segment.file_list)
-        return replace(segment, file_list=file_list)
+        return next((it for it in entries if it.name == segment.name), segment)
 
-    def _was_removed(self, topic: Topic, segment: ExpectedSegment) -> bool:
+    def _was_removed(self, topic: Topic, segment: SegmentEntry) -> bool:
         """Whether retention has removed the segment since the index was read."""
         index = sealed_index.load(self._store, topic.name, topic.uid)
         return segment.name not in {it.name for it in index.entries} and is_removed(segment.name, index.removed)
 
 
-def _expected(layout: Layout | None, index: Index) -> list[ExpectedSegment]:
-    sealed = [
-        ExpectedSegment(
-            name=it.name, range=it.range, schema_version=it.schema_version, end=it.end, file_list=it.file_list
-        )
-        for it in index.entries
-    ]
-    names = {it.name for it in sealed}
-    living = [it for it in layout.segments if it.name not in names] if layout is not None else []
-    return [
-        *sealed,
-        *(ExpectedSegment(name=it.name, range=it.range, schema_version=it.schema_version) for it in living),
-    ]
+def _expected(layout: Layout | None, index: Index) -> list[SegmentEntry]:
+    names = {it.name for it in index.entries}
+    return [*index.entries, *(it for it in (layout.segments if layout is not None else ()) if it.name not in names)]
 
 
 def _unknown_predecessors(topic: Topic, layout: Layout | None, index: Index) -> Iterator[FileProblem]:

@@ -541,8 +541,8 @@ MUTATIONS = (
         "verify_without_the_end_of_the_index",
         "A sealed segment has all its files, up to the end that the index has.",
         CHAINS,
-        "if end is not None and not sealed:",
-        "if False:",
+        "        if not sealed:",
+        "        if False:",
         (f"{TEST_VERIFICATION}::test_a_damaged_file_is_named_alone[a seal chunk is gone]",),
     ),
     Mutation(
