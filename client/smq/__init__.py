@@ -53,7 +53,8 @@ if TYPE_CHECKING:
         TrimmedTopic,
     )
     from smq.batch import Batch, Message
-    from smq.client import Client, connect
+    from smq.client import Client
+    from smq.connecting import connect
     from smq.consumer import Consumer
     from smq.consuming.consumer_options import ConsumerOptions
     from smq.data_files import DataFile, DataFiles
@@ -182,7 +183,8 @@ _MODULES_OF_NAMES = {
         "TopicSetting",
     ),
     "smq.batch": ("Batch", "Message"),
-    "smq.client": ("Client", "connect"),
+    "smq.client": ("Client",),
+    "smq.connecting": ("connect",),
     "smq.consumer": ("Consumer",),
     "smq.consuming.consumer_options": ("ConsumerOptions",),
     "smq.topics_consumer": ("TopicsConsumer",),

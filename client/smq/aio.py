@@ -38,6 +38,7 @@ from typing import (
 )
 
 from smq import client as _sync
+from smq import connecting
 from smq.admin import Admin
 from smq.batch import Batch
 from smq.consumer import Consumer
@@ -79,7 +80,7 @@ CONSUMER = TypeVar("CONSUMER", Consumer, TopicsConsumer)
 
 def connect(leader: str | None = None, **options: Any) -> AsyncClient:
     """As :func:`smq.connect`. Opens no connection before it needs one."""
-    return AsyncClient(_sync.connect(leader, **options))
+    return AsyncClient(connecting.connect(leader, **options))
 
 
 def _async_repr(inner: object) -> str:

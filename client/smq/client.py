@@ -1,4 +1,4 @@
-"""The client: a connection to a leader (or to the files alone) that makes producers, consumers and the admin API."""
+"""The client: it makes producers, consumers and the admin API of a leader, or reads the files alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from typing import IO, TYPE_CHECKING, Literal, Unpack
 from smq.admin import Admin
 from smq.closing import close_all
 from smq.consuming.consumer_options import ConsumerKeywords, ConsumerOptions, TopicsConsumerKeywords
-from smq.forks import check_process, track
-from smq.transport.connect_target import resolve_target
-from smq.transport.dialer import DIRECT, Dialer
+from smq.forks import track
+from smq.transport.connect_target import ConnectTarget
 from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import LeaderClient
 from smq.transport.topic_names import full_topic_name
 from smq.transport.topic_views import TopicViews
-from smq.transport.upload_modes import UPLOAD_MODES, UploadMode
+from smq.transport.upload_modes import UploadMode
 from smq_core.errors import InvalidRequest
 from smq_storage.process.locks import make_lock
 
@@ -42,98 +41,28 @@ if TYPE_CHECKING:
     from smq.topics_consumer import TopicsConsumer
     from smq.transport.topic_view import TopicView
     from smq_storage.compaction.topic_compaction import CompactedSegment
-    from smq_storage.object_store.presigned_urls import SigningKey
-    from smq_storage.object_store.store import Store, StoreSettings
     from smq_storage.verification.topic_files import TopicFiles
 
 
-def connect(
-    leader: str | None = None,
-    *,
-    namespace: str = "default",
-    timeout: float = 10.0,
-    via: str | None = None,
-    filer_url: str | None = None,
-    filer_endpoint: str | None = None,
-    filer_region: str | None = None,
-    filer_access_key: str | None = None,
-    filer_secret_key: str | None = None,
-    filer_session_token: str | None = None,
-    uploads: UploadMode = "auto",
-    on_wait: Callable[[str], None] | None = None,
-) -> Client:
-    """Returns a client of the leader at ``host:port[,host:port...]``. It opens no connection before it needs one.
-
-    leader: addresses of which any may be the leader; the client finds it. None means the environment's SMQ_LEADER. If
-        neither is set, the client can only read, directly from the files at ``filer_url``.
-    timeout: seconds, for each call to the leader, and until a new producer or consumer has located its topic.
-    via: ``host:port`` of a broker's relay, for a client outside the cluster; None means the environment's SMQ_VIA. All
-        connections to the leader, the brokers and an ``http://`` filer go through the relay. The leader's address is
-        not needed then.
-    filer_url, filer_endpoint, filer_region: where the files are (``s3://bucket/prefix``); None means SMQ_FILER_URL,
-        SMQ_FILER_ENDPOINT and SMQ_FILER_REGION. Not needed with a leader, which reports them.
-    filer_access_key, filer_secret_key, filer_session_token: temporary credentials have a token. None of them means the
-        AWS_ variables, or anonymous access without these.
-    uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
-        "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
-        "presigned" if the filer needs credentials and this client has none, else "direct".
-    on_wait: called with a text for a person when the leader has not answered for a second: what is waited for, and why.
-
-    Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong, and in a fork of a process
-    that had a client before.
-    """
-    check_process()
-    target = resolve_target(
-        leader,
-        via=via,
-        filer_url=filer_url,
-        filer_endpoint=filer_endpoint,
-        filer_region=filer_region,
-        filer_access_key=filer_access_key,
-        filer_secret_key=filer_secret_key,
-        filer_session_token=filer_session_token,
-    )
-    if uploads not in UPLOAD_MODES:
-        raise InvalidRequest(f"uploads must be one of {', '.join(UPLOAD_MODES)}, not {uploads!r}")
-    if uploads == "presigned" and not target.leaders:
-        raise InvalidRequest('uploads="presigned" needs a leader, which signs the URLs; pass its address (host:port)')
-    return Client(
-        list(target.leaders),
-        namespace=namespace,
-        timeout=timeout,
-        store=target.store,
-        key=target.key,
-        dialer=target.dialer,
-        uploads=uploads,
-        on_wait=on_wait,
-    )
-
-
 class Client:
-    """Made by :func:`connect`. Safe from many threads. As a context manager it closes everything made from it."""
+    """Made by :func:`smq.connect`. Safe from many threads. As a context manager it closes everything made from it."""
 
     def __init__(
         self,
-        addresses: list[str],
+        target: ConnectTarget,
         *,
         namespace: str,
         timeout: float,
-        store: StoreSettings | None,
-        key: SigningKey | None = None,
-        dialer: Dialer = DIRECT,
         uploads: UploadMode = "auto",
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self.namespace = namespace
         self._uploads = uploads
-        self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer, on_wait=on_wait)
-        self._dialer = dialer
-        self._settings = store
-        self._key = key
+        self._leader = LeaderClient(list(target.leaders), timeout=timeout, dialer=target.dialer, on_wait=on_wait)
+        self._target = target
         self._lock = make_lock()
         self._views: TopicViews[TopicView] = TopicViews(self._open_view)
         self._filer_health = FilerHealth()
-        self._store: Store | None = None
         self._made: list[Producer | Consumer | TopicsConsumer] = []
         self._publisher: AtomicPublisher | None = None
         self._runtime: ProducerRuntime | None = None
@@ -143,7 +72,7 @@ class Client:
 
     def __repr__(self) -> str:
         # Never the credentials, which a url may have, too.
-        filer = self._settings.url.rpartition("@")[2] if self._settings is not None else ""
+        filer = self._target.store.url.rpartition("@")[2] if self._target.store is not None else ""
         where = str(self._leader) if self._leader.is_configured else f"the files at {filer}"
         return f"<Client of {where}{', closed' if self._closed else ''}>"
 
@@ -196,10 +125,7 @@ class Client:
         return made
 
     def consumer(
-        self,
-        topic: str,
-        options: ConsumerOptions | None = None,
-        **keywords: Unpack[ConsumerKeywords],
+        self, topic: str, options: ConsumerOptions | None = None, **keywords: Unpack[ConsumerKeywords]
     ) -> Consumer:
         """Returns a consumer of a topic; with a ``group``, a member that shares the topic's segments with others.
 
@@ -296,11 +222,7 @@ class Client:
         return made
 
     def write_upload(
-        self,
-        topic: str,
-        table: TableLike,
-        sink: str | os.PathLike[str] | IO[bytes],
-        key: str | None = None,
+        self, topic: str, table: TableLike, sink: str | os.PathLike[str] | IO[bytes], key: str | None = None
     ) -> None:
         """Writes rows as a Parquet file that :meth:`smq.Producer.publish_files` publishes as it is.
 
@@ -408,7 +330,7 @@ class Client:
 
         with self._lock:
             if self._runtime is None:
-                self._runtime = ProducerRuntime(self._dialer)
+                self._runtime = ProducerRuntime(self._target.dialer)
             return self._runtime
 
     def _atomic_publisher(self) -> AtomicPublisher:
@@ -531,9 +453,9 @@ class Client:
         return TopicView(
             name=topic,
             leader=self._leader,
-            settings=self._settings,
-            key=self._key,
-            dialer=self._dialer,
+            settings=self._target.store,
+            key=self._target.key,
+            dialer=self._target.dialer,
             uploads=self._uploads,
             filer_health=self._filer_health,
         )
@@ -545,9 +467,7 @@ class Client:
 
 
 def _upload(
-    table: TableLike | None,
-    files: Sequence[str | os.PathLike[str] | IO[bytes]] | None,
-    key: str | None,
+    table: TableLike | None, files: Sequence[str | os.PathLike[str] | IO[bytes]] | None, key: str | None
 ) -> Callable[[ReferencePublisher], list[UploadedFile]]:
     """What uploads these rows, or nothing."""
 

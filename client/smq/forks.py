@@ -98,10 +98,7 @@ def _class_in_fork(opened: type, parent: int) -> type:
             return _do_nothing
         raise error_in_fork(opened.__name__, parent)
 
-    members = {
-        "__getattribute__": get,
-        "__repr__": lambda _: f"<{opened.__name__} of process {parent}>",
-    }
+    members = {"__getattribute__": get, "__repr__": lambda _: f"<{opened.__name__} of process {parent}>"}
     return type(opened.__name__, (opened,), members)
 
 

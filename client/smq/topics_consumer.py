@@ -55,9 +55,7 @@ class TopicsConsumer:
     """
 
     def __init__(
-        self,
-        topics: Collection[str] | TopicPattern,
-        open_consumer: Callable[[str, threading.Condition], Consumer],
+        self, topics: Collection[str] | TopicPattern, open_consumer: Callable[[str, threading.Condition], Consumer]
     ) -> None:
         self._pattern = topics if isinstance(topics, TopicPattern) else None
         self._open_consumer = open_consumer

@@ -35,10 +35,7 @@ from smq.admin.topic_infos import (
 )
 from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
-from smq_proto.enums import (
-    APPLY_RESULT,
-    SEGMENT_ACTION,
-)
+from smq_proto.enums import APPLY_RESULT, SEGMENT_ACTION
 from smq_proto.v1 import admin_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
 
@@ -130,7 +127,7 @@ class Admin:
                 schema_version=before.schema_version,
                 preview=preview,
                 settings=json.dumps(nested_fields(settings or {})),
-            ),
+            )
         )
         schema = schema_from_pb(reply.schema)
         made = topic_changes(reply.changes)

@@ -66,11 +66,7 @@ class ConsumerMonitor:
     """
 
     def __init__(
-        self,
-        name: str,
-        check: Callable[[float, float], None],
-        tasks: Iterable[RepeatedTask],
-        thread: MonitorThread,
+        self, name: str, check: Callable[[float, float], None], tasks: Iterable[RepeatedTask], thread: MonitorThread
     ) -> None:
         self._name = name
         self._check = check

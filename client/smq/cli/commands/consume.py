@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.cli.connection.filer_watch import FilerWatch, end_process
-from smq.cli.connection.session import (
-    CommandFailed,
-    client,
-    command,
-    end_on_sigterm,
-    leader_timeout,
-    print_note,
-)
+from smq.cli.connection.session import CommandFailed, client, command, end_on_sigterm, leader_timeout, print_note
 from smq.cli.connection.waiting import FilerAway, MessageWait
 from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.output import formatting
@@ -71,11 +64,7 @@ def consume(
     output_format: Annotated[
         OutputFormat | None,
         typer.Option(
-            "--format",
-            "--output",
-            "-o",
-            help="How to write messages.",
-            show_default="by the name of --to, or text",
+            "--format", "--output", "-o", help="How to write messages.", show_default="by the name of --to, or text"
         ),
     ] = None,
     max_: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many messages.")] = None,

@@ -20,8 +20,7 @@ def recover(
     topic: TopicName,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and change nothing.")] = False,
     accept_loss: Annotated[
-        bool,
-        typer.Option("--accept-loss", help="Also if acked messages may be lost with brokers that do not answer."),
+        bool, typer.Option("--accept-loss", help="Also if acked messages may be lost with brokers that do not answer.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

@@ -91,14 +91,12 @@ def describe(
     if found.schema:
         _print_heading(f"Columns (schema version {found.schema_version})")
         print_table(
-            ["NAME", "TYPE", "NULL"],
-            [(name, type_, "yes" if null else "no") for name, type_, null in found.schema],
+            ["NAME", "TYPE", "NULL"], [(name, type_, "yes" if null else "no") for name, type_, null in found.schema]
         )
     if found.conditions:
         _print_heading("Conditions")
         print_table(
-            ["TYPE", "STATUS", "REASON", "MESSAGE"],
-            [(c.type, c.status, c.reason, c.message) for c in found.conditions],
+            ["TYPE", "STATUS", "REASON", "MESSAGE"], [(c.type, c.status, c.reason, c.message) for c in found.conditions]
         )
     _print_heading("Segments")
     now = datetime.now(UTC)
