@@ -217,11 +217,7 @@ class ProducerLane:
 
     @staticmethod
     def _accept(
-        hosted: HostedSegment,
-        sessions: Sequence[ProducerSession],
-        rows: Block | None,
-        first: int,
-        stop: int,
+        hosted: HostedSegment, sessions: Sequence[ProducerSession], rows: Block | None, first: int, stop: int
     ) -> Block | None:
         """The rows ``first .. stop - 1`` as the segment keeps them. None if it refuses them."""
         assert rows is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from smq.consuming.consumer_options import Start
-from smq.reading.broker_reports import BrokerReports, chain_end
+from smq.reading.broker_reports import BrokerReports
 from smq.transport.topic_view import TopicView
 from smq_core.errors import Unavailable
 from smq_core.model.entities import SealedSegment, Segment
@@ -63,7 +63,7 @@ def watermarks(view: TopicView, segments: Iterable[Segment]) -> dict[str, int]:
         found = {name: it.watermark for name, it in reports.reaches(topic.uid, segments).items()}
     for segment in segments:
         if segment.name not in found:
-            end = found[segment.name] = chain_end(view.store(), topic.name, topic.uid, segment.name)
+            end = found[segment.name] = _chain(view, segment.name).end()
             if end == 0 and not segment.predecessors:
                 raise Unavailable(f"no replica of {segment.name} reports its watermark; try again")
     return found

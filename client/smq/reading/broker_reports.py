@@ -15,8 +15,6 @@ from smq_core.errors import SmqError
 from smq_core.model.entities import Segment
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
-from smq_storage.chunks.chain import ChunkChain
-from smq_storage.object_store.store import Store
 from smq_storage.process.locks import make_lock
 
 if TYPE_CHECKING:
@@ -108,8 +106,3 @@ class BrokerReports:
                 if self._clients.get(address) is client:
                     del self._clients[address]
             return None
-
-
-def chain_end(store: Store, topic: str, uid: str, segment: str) -> int:
-    """The offset after the last message that is in a chunk. Raises StoreUnavailable, CorruptChunk."""
-    return ChunkChain(store, topic, uid, segment).end()

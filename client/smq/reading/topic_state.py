@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
 
-from smq.reading.broker_reports import BrokerReports, Reach, chain_end
+from smq.reading.broker_reports import BrokerReports, Reach
 from smq.reading.topic_location import TopicLocation
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Layout, Replica, Segment
@@ -143,7 +143,7 @@ class StateLoader:
         reach = reaches.get(segment.name)
         if reach is not None:
             return reach.watermark
-        return chain_end(self._store, self._location.topic, self._location.uid, segment.name)
+        return ChunkChain(self._store, self._location.topic, self._location.uid, segment.name).end()
 
 
 def load_state(location: TopicLocation, store: Store | None = None, *, files_only: bool = False) -> TopicState:
