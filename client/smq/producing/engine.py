@@ -1,57 +1,63 @@
-"""The engine of a producer: routes sub-batches to send queues, takes acks, and moves on when segments are replaced.
+"""The engine of a producer: carries out what its machine instructs, with sessions, timers, budget and deliveries.
 
-One lock guards everything; docs/threads.md says which thread takes it. Each segment has a sender
-(``lanes.segment_sender``), whose batches go on lanes that all producers of the client share. The client's timers look
-for timeouts (``producer_monitor``), and its background worker fetches seal outcomes while any are missing
-(``outcome_fetcher``). A partition moves on to a successor only when its present send queue is resolved. What waits in
-that queue is sent first, which keeps the order of each key.
-
-Sub-batches get the schema version of their segment (``sub_batch_versions``) when they enter its queue. If one cannot,
-the engine halts: nothing more is sent, and only what is in flight already may still be acked.
+One lock guards the machine and what belongs to it; docs/threads.md says which thread takes it. Decisions are in
+``smq_core.producing.producer_machine``. Sessions are on lanes that all producers of the client share. The client's
+timers bring the time, and its background worker fetches seal outcomes while any are missing.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from smq.lock_order import ClientLock
 from smq.producing.batch_outcomes import BatchOutcomes
-from smq.producing.batching.partitioning import RoutingTable, SubBatch, partition_by_segment
-from smq.producing.batching.sub_batch_versions import reshaped
+from smq.producing.batching.partitioning import SubBatch, partition_by_segment
+from smq.producing.batching.topic_rows import TopicRows
 from smq.producing.callbacks import Callbacks, run_callbacks
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.keys import RowPartitions
 from smq.producing.in_flight_budget import InFlightBudget
-from smq.producing.lanes.segment_sender import SegmentSender, Session
-from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
-from smq.producing.producer_monitor import ProducerMonitor
+from smq.producing.lanes.session import Session
 from smq.producing.producer_runtime import ProducerRuntime
+from smq.producing.seal_outcomes import SealOutcomeClient
 from smq.producing.uploads.large_values import PendingLargeValue
-from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicSnapshot, TopicView
-from smq_core.errors import (
-    InvalidRequest,
-    ProducerFenced,
-    ReferenceRejected,
-    SchemaMismatch,
-    SmqError,
-    UnknownTopic,
+from smq_core.errors import InvalidRequest, SchemaMismatch, SmqError, UnknownTopic
+from smq_core.producing.producer_events import (
+    Acked,
+    Event,
+    LayoutChanged,
+    Rejected,
+    Sealed,
+    SessionEnded,
+    SessionFailed,
+    SessionOpened,
+    Stopped,
+    Submitted,
+    Tick,
+    UploadEnded,
 )
-from smq_core.model.chunk_info import SealOutcome
-from smq_core.model.entities import Replica, Segment
-from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
+from smq_core.producing.producer_instructions import (
+    EndProducer,
+    FetchOutcomes,
+    Instruction,
+    NotifySession,
+    OpenSession,
+    RecordMove,
+    ReportUnreachable,
+    WakeAt,
+)
+from smq_core.producing.producer_machine import ProducerIdentity, ProducerMachine
+from smq_core.producing.segment_sender import NoBatch
+from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_from_pb, segment_from_pb
 from smq_storage.process.locks import make_lock, requires_lock
 
 log = logging.getLogger(__name__)
-
-# How long after a segment's last ack the sessions for its successors are opened ahead. Later they open when needed.
-OPEN_AHEAD_SECONDS = 10.0
 
 # Applies until a broker reports its own limit.
 DEFAULT_MAX_BATCH_BYTES = 16 << 20
@@ -79,50 +85,21 @@ class ProducerEngine:
         runtime: ProducerRuntime,
     ) -> None:
         self.view = view
-        self._runtime = runtime
-        self.producer_id = producer_id
-        self._uid = view.snapshot.topic.uid
-        self._epoch = epoch
-        self._instance = instance
         self.lock = make_lock(ClientLock.ENGINE)
-        self.send_queues = SendQueues(epoch)
-        self.stopping = False
         self.failure: SmqError | None = None
         self.max_batch_bytes = DEFAULT_MAX_BATCH_BYTES
+        self._runtime = runtime
         self._snapshot: TopicSnapshot = view.snapshot
-        self._versions = SchemaVersions(self._snapshot)
-        self._targets = RoutingTable.of(self._snapshot.layout.writable_segments, self._snapshot.layout.partitions)
-        self._route = self._targets
-        self._senders: dict[str, SegmentSender] = {}
-        self._outcomes: dict[str, SealOutcome] = {}
+        self._rows = TopicRows(view.name, self._snapshot)
+        identity = ProducerIdentity(producer_id, epoch, instance)
+        self._hello = pb.ProducerHello(producer=producer_id, epoch=epoch, instance=instance)
+        self._machine = ProducerMachine(identity, self._snapshot.layout, self._rows, timeout)
+        self._sessions: dict[int, Session] = {}
         self._budget = InFlightBudget(view.name, max_in_flight, self.lock)
-        self._results = BatchOutcomes(view.name, producer_id, self._budget)
+        self._results = BatchOutcomes(view.name, producer_id, timeout, self._budget)
         self._routing_lock = make_lock(ClientLock.ROUTING)
-        self._closing = threading.Event()
         self._on_resolved = on_resolved
-        self._outcome_fetcher = OutcomeFetcher(
-            self._snapshot.topic,
-            producer=producer_id,
-            worker=runtime.outcomes,
-            lock=self.lock,
-            closing=self._closing,
-            senders=self._senders,
-            ended=lambda: self.stopping,
-            addresses=lambda it: outcome_addresses(it, self._targets.segments, self._snapshot.layout.segments),
-            on_outcome=self._on_outcome,
-        )
-        self.send_queues.update_layout(self._snapshot.layout.segments)
         view.add_listener(self._on_layout_changed)
-        self._monitor = ProducerMonitor(
-            runtime.timers,
-            lock=self.lock,
-            closing=self._closing,
-            send_queues=self.send_queues.send_queues,
-            senders=self._senders,
-            budget=self._budget,
-            timeout=timeout,
-            on_check=self._check_deleted,
-        )
 
     @property
     def in_flight(self) -> int:
@@ -156,13 +133,12 @@ class ProducerEngine:
         callbacks: Callbacks = []
         with self._routing_lock:
             while True:
-                route = self._route
-                parts = partition_by_segment(sub_batch, route, row_partitions)
+                route = self._machine.route
+                parts = partition_by_segment(sub_batch, self._rows.table(route), row_partitions)
                 with self.lock:
                     self._raise_failure()
-                    if route is self._route:
-                        for segment, part in parts:
-                            callbacks += self._enqueue(segment, part)
+                    if route is self._machine.route:
+                        callbacks = self._apply(Submitted(parts))
                         break
                     # Otherwise the layout changed during the partitioning.
         run_callbacks(callbacks)
@@ -196,354 +172,155 @@ class ProducerEngine:
 
     def large_value_done(self, large_value: PendingLargeValue, error: SmqError | None) -> None:
         """The upload has ended. Sends the message and what waits behind it; with an ``error``, the message fails."""
-        callbacks: Callbacks = []
         with self.lock:
             large_value.uploaded, large_value.error = error is None, error
             self._budget.release(large_value.reserved)
             large_value.reserved = 0
-            if error is not None:
-                for send_queue in self.send_queues.send_queues.values():
-                    failed = [it for it in send_queue.queue if _large_value_of(it) is large_value]
-                    if failed:
-                        kept = [it for it in send_queue.queue if it is not failed[0]]
-                        send_queue.queue.clear()
-                        send_queue.queue.extend(kept)
-                        callbacks += self._results.failed(failed, error)
-            for sender in self._senders.values():
-                sender.notify()
+            callbacks = self._apply(UploadEnded(large_value, error))
         run_callbacks(callbacks)
         self._on_resolved()
 
     def close(self) -> None:
         """Ends all sessions and fails what is still in flight. Repeatable. A delivery callback may call it."""
         self.view.remove_listener(self._on_layout_changed)
-        with self.lock:
-            self.stopping = True
-            for sender in self._senders.values():
-                sender.notify()
-        self._closing.set()
         self.fail(InvalidRequest("the producer is closed"))
 
     def fail(self, error: SmqError) -> None:
         """Ends the producer: everything without an outcome fails with this error."""
-        callbacks: Callbacks = []
-        with self.lock:
-            if self.failure is None:
-                self.failure = error
-            for send_queue in self.send_queues.send_queues.values():
-                for sub_batch in [*(s.sub_batch for s in send_queue.in_flight), *send_queue.queue]:
-                    assert isinstance(sub_batch, SubBatch)
-                    callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
-                send_queue.in_flight.clear()
-                send_queue.queue.clear()
-                send_queue.to_resend = 0
-                send_queue.state = SendQueueState.DONE
-            for sender in self._senders.values():
-                sender.notify()
-            self._budget.close()
-        run_callbacks(callbacks)
-
-    # ---- from the segment senders
-
-    @requires_lock("lock")
-    def open_session(self, sender: SegmentSender) -> Session:
-        segment = sender.send_queue.segment
-        hello = pb.ProducerHello(producer=self.producer_id, epoch=self._epoch, instance=self._instance)
-        schema = self._versions.message_schema(segment.schema_version)
-        return self._runtime.lanes.open_session(segment, self._uid, schema, hello, self, sender)
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        self._runtime.timers.call_later(seconds, call)
-
-    @requires_lock("lock")
-    def may_send(self, send_queue: SendQueue) -> bool:
-        """Whether the queues of all its ancestors are done."""
-        return self.send_queues.may_send(send_queue)
-
-    # ---- from the sessions
-
-    def on_reply(self, session: Session, reply: pb.ProducerReply) -> None:
-        kind = reply.WhichOneof("reply")
-        callbacks: Callbacks = []
-        fatal: SmqError | None = None
-        with self.lock:
-            sender = self._senders.get(session.segment.name)
-            if sender is None or sender.session is not session:
-                return  # from an aborted session
-            send_queue = sender.send_queue
-            if send_queue.state is SendQueueState.DONE:
-                return
-            try:
-                if kind == "opened":
-                    last = reply.opened.last_sequence if reply.opened.HasField("last_sequence") else None
-                    self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
-                    unknown = send_queue.opened(last, end=reply.opened.end, forgotten_upto=reply.opened.forgotten_upto)
-                    callbacks = self._results.unknown(unknown)
-                    sender.opened()
-                    sender.notify()
-                elif kind == "acks":
-                    offsets = [None if o == OFFSET_UNKNOWN else o for o in reply.acks.first_offsets]
-                    sender.acked(time.monotonic())
-                    delivered = send_queue.acked(reply.acks.first_sequence, offsets)
-                    callbacks = self._results.delivered(delivered)
-                    if send_queue.has_waiting:
-                        sender.notify()
-                elif kind == "rejected":
-                    rejected = send_queue.rejected(reply.rejected.sequence)
-                    error = error_from_pb(reply.rejected.error)
-                    callbacks = self._results.failed([rejected] if rejected else [], error)
-                    sender.notify()
-                elif kind == "sealed":
-                    successors = tuple(segment_from_pb(s) for s in reply.sealed.successors)
-                    callbacks = self._on_sealed(outcome_from_pb(reply.sealed), successors)
-                elif kind == "error":
-                    sender.failure = error_from_pb(reply.error)
-                    if isinstance(sender.failure, UnknownTopic):
-                        fatal = sender.failure  # no later reply can change that
-            except SmqError as error:
-                fatal = error
-        run_callbacks(callbacks)
-        self._on_resolved()
-        if fatal is not None:
-            self._fail_and_abort(session, fatal)
-
-    def on_end(self, session: Session) -> None:
-        callbacks: Callbacks = []
-        with self.lock:
-            sender = self._senders.get(session.segment.name)
-            if sender is not None and sender.session is session:
-                sender.session = None
-                sender.send_queue.stream_closed()
-                sender.notify()
-                if sender.replaced_at is not None:
-                    callbacks = self._advance()
-        run_callbacks(callbacks)
-
-    def report_unreachable(self, replica: Replica, failure: SmqError | None) -> None:
-        """Reports the replica to the leader, in the background and not too often."""
-        what = failure.message if failure is not None else "the lane broke"
-        self._runtime.unreachable.report(self.view, replica.incarnation, what)
-
-    def _fail_and_abort(self, session: Session, error: SmqError) -> None:
-        """Ends the producer after a reply that allows no retry: it is fenced, or the acks do not fit what was sent."""
-        self.fail(error)
-        session.abort()
-
-    # ---- from the outcome fetcher and the monitor
-
-    def _on_outcome(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> None:
-        callbacks: Callbacks = []
-        fatal: ProducerFenced | None = None
-        with self.lock:
-            try:
-                callbacks = self._on_sealed(outcome, successors)
-            except ProducerFenced as error:
-                fatal = error
-        run_callbacks(callbacks)
-        if fatal is not None:
-            self.fail(fatal)
-
-    def _check_deleted(self) -> None:
-        deleted = self.view.deleted
-        if deleted is not None and self.failure is None:
-            self.fail(deleted)
-
-    # ---- the layout
-
-    def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
-        callbacks: Callbacks = []
-        gone: SmqError | None = None
-        with self.lock:
-            if snapshot.topic.uid != self._snapshot.topic.uid:
-                gone = UnknownTopic(f"{self.view.name} was deleted and created again: open a new producer")
-            elif snapshot.layout.version > self._snapshot.layout.version:
-                self._snapshot = snapshot
-                self._versions = SchemaVersions(snapshot, self._versions)
-                self.send_queues.update_layout(snapshot.layout.segments)
-                self._retarget(snapshot.layout.writable_segments)
-                callbacks = self._advance()
-                self._drop_unused()
-                self._open_ahead()
-                names = {s.name for s in snapshot.layout.segments}
-                self.send_queues.discard_done(names | {p for s in snapshot.layout.segments for p in s.predecessors})
-        run_callbacks(callbacks)
-        if gone is not None:
-            self.fail(gone)
-
-    @requires_lock("lock")
-    def _retarget(self, segments: Iterable[Segment]) -> None:
-        """Sets where partitions should go. A segment whose queue is done is no target, even if the layout has it."""
-        targets = list(segments)
-        done = {n for n, send_queue in self.send_queues.send_queues.items() if send_queue.state is SendQueueState.DONE}
-        fresh = RoutingTable.of(targets, len(self._targets.table))
-        for segment in targets:
-            if segment.name in done:
-                fresh = fresh.with_replacement(segment, self._targets)
-        self._targets = fresh
-
-    @requires_lock("lock")
-    def _drop_unused(self) -> None:
-        """Ends sessions that were opened ahead for segments that were replaced before anything was sent to them.
-
-        Messages wait and are in flight only for segments of the route.
-        """
-        used = {s.name for s in (*self._targets.segments, *self._route.segments)}
-        for name, sender in list(self._senders.items()):
-            if name not in used:
-                sender.send_queue.state = SendQueueState.DONE
-                sender.notify()
-                del self._senders[name]
-                self._outcomes.pop(name, None)
-
-    @requires_lock("lock")
-    def _open_ahead(self) -> None:
-        """Opens sessions for the successors of segments that are being written to."""
-        since = time.monotonic() - OPEN_AHEAD_SECONDS
-        written = {n for n, sender in self._senders.items() if sender.acked_at > since or not sender.send_queue.idle}
-        bulk = {n for n, sender in self._senders.items() if sender.is_bulk}
-        for segment in self._targets.segments:
-            if segment.name not in self._senders and not written.isdisjoint(segment.predecessors):
-                self._senders[segment.name] = SegmentSender(
-                    self,
-                    self.send_queues.send_queue(segment),
-                    open_ahead=True,
-                    is_bulk=not bulk.isdisjoint(segment.predecessors),
-                )
-
-    @requires_lock("lock")
-    def _advance(self) -> Callbacks:
-        """Moves on from every segment that is being replaced and whose outcome is known or not needed."""
-        callbacks: Callbacks = []
-        moved = True
-        while moved:
-            moved = False
-            wanted = {s.name for s in self._targets.segments}
-            for segment in self._route.segments:
-                if segment.name in wanted:
-                    continue
-                send_queue = self.send_queues.send_queues.get(segment.name)
-                outcome = self._outcomes.get(segment.name)
-                if (
-                    send_queue is None
-                    or send_queue.state is SendQueueState.DONE
-                    or outcome is not None
-                    or self._may_leave(send_queue)
-                ):
-                    callbacks += self._switch_to_successors(segment, outcome)
-                    moved = True
-                    break
-                sender = self._senders[segment.name]
-                if sender.replaced_at is None:
-                    sender.replaced_at = time.monotonic()
-                self._outcome_fetcher.start()
-        return callbacks
-
-    def _may_leave(self, send_queue: SendQueue) -> bool:
-        """Whether the queue of a segment that is being replaced may move on without the outcome.
-
-        While its session works, the queue stays: the segment still accepts messages, and its primary sends the outcome
-        there when it is sealed. Moving on earlier would only mean waiting for the successors.
-        """
-        return not send_queue.in_flight and send_queue.state is not SendQueueState.STREAMING
-
-    @requires_lock("lock")
-    def _on_sealed(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> Callbacks:
-        """Takes in the seal outcome of a segment, from its session or from any other broker. Raises ProducerFenced."""
-        name = outcome.segment
-        send_queue = self.send_queues.send_queues.get(name)
-        if send_queue is None or send_queue.state is SendQueueState.DONE:
-            return []
-        # Here, because whoever applies the outcome later, as a changed layout does, could not end the producer.
-        send_queue.check_fence(outcome, self.producer_id, self._epoch, self._instance)
-        self._outcomes[name] = outcome
-        sender = self._senders[name]
-        if sender.replaced_at is None:
-            sender.replaced_at = time.monotonic()
-        # Without their schema the successors cannot be written to: then the next layout names the targets.
-        known = bool(successors) and self._versions.has_all(successors)
-        if known and any(s.name == name for s in self._targets.segments):
-            self.send_queues.update_layout(successors)
-            overlay = self._targets.with_overlay([s for s in successors if not s.successors])
-            self._targets = self._targets.with_replacement(send_queue.segment, overlay)
-            self._drop_unused()
-        self._outcome_fetcher.start()  # until a broker reports the successors too
-        return self._advance()
-
-    @requires_lock("lock")
-    def _switch_to_successors(self, segment: Segment, outcome: SealOutcome | None) -> Callbacks:
-        """Routes this segment's partitions to their targets from now on, beginning with what its queue still holds."""
-        callbacks: Callbacks = []
-        unresolved: list[object] = []
-        send_queue = self.send_queues.send_queues.get(segment.name)
-        if send_queue is not None and send_queue.state is not SendQueueState.DONE:
-            resolution = send_queue.resolve(outcome, self.producer_id, self._epoch, self._instance)
-            callbacks = self._results.delivered(resolution.delivered) + self._results.unknown(resolution.unknown)
-            unresolved = resolution.resend
-        self._route = self._route.with_replacement(segment, self._targets)
-        for sub_batch in unresolved:
-            assert isinstance(sub_batch, SubBatch)
-            for target, part in partition_by_segment(sub_batch, self._route):
-                callbacks += self._enqueue(target, part)
-        sender = self._senders.pop(segment.name, None)
-        if sender is not None:
-            sender.notify()
-        self._outcomes.pop(segment.name, None)
-        for other in self._senders.values():
-            other.notify()  # a predecessor is done, so some may send now
-        log.info(
-            "%s is replaced by %s; %d batches are sent there",
-            segment.name,
-            ", ".join(s.name for s in self._route.segments if segment.name in s.predecessors) or "others",
-            len(unresolved),
-        )
-        return callbacks
-
-    @requires_lock("lock")
-    def _enqueue(self, segment: Segment, sub_batch: SubBatch) -> Callbacks:
-        """Queues a sub-batch for the segment. It fails if it has values that the segment has no column for, and also
-        if that stopped the producer before."""
-        if self.failure is not None:
-            return sub_batch.delivery_state.failed(sub_batch.rows, self.failure)
-        if sub_batch.large_value is not None and sub_batch.large_value.error is not None:
-            return self._results.failed([sub_batch], sub_batch.large_value.error)
-        try:
-            sub_batch = reshaped(sub_batch, segment, self._versions, self.view.name)
-        except ReferenceRejected as error:
-            return self._results.failed([sub_batch], error)
-        except SchemaMismatch as error:
-            return self._halt(error) + sub_batch.delivery_state.failed(sub_batch.rows, error)
-        send_queue = self.send_queues.send_queue(segment)
-        send_queue.queue.append(sub_batch)
-        self._monitor.start()
-        sender = self._senders.get(segment.name)
-        if sender is None:
-            self._senders[segment.name] = SegmentSender(self, send_queue)
-        else:
-            sender.notify()
-            if sender.replaced_at is not None:
-                self._outcome_fetcher.start()  # the session may never deliver the outcome
-        return []
-
-    @requires_lock("lock")
-    def _halt(self, error: SchemaMismatch) -> Callbacks:
-        """Ends the producer before anything overtakes what cannot be sent. What is in flight gets its outcome."""
-        log.warning("the producer of %s stops: %s", self.view.name, error.message)
-        self.failure = error
-        callbacks: Callbacks = []
-        for send_queue in self.send_queues.send_queues.values():
-            for sub_batch in send_queue.queue:
-                assert isinstance(sub_batch, SubBatch)
-                callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
-            send_queue.queue.clear()
-        self._budget.close()
-        return callbacks
+        self._handle(Stopped(error))
 
     @requires_lock("lock")
     def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
 
+    # ---- from the sessions
 
-def _large_value_of(sub_batch: object) -> PendingLargeValue | None:
-    assert isinstance(sub_batch, SubBatch)
-    return sub_batch.large_value
+    @requires_lock("lock")
+    def next_batch(self, session: int) -> SentSubBatch | NoBatch:
+        """What to send in this session now."""
+        return self._machine.next_batch(session, time.monotonic())
+
+    def is_idle(self, session: int) -> bool:
+        """Whether nothing is to be sent in this session, and nothing is unacked."""
+        return self._machine.is_session_idle(session)
+
+    def on_reply(self, session: int, reply: pb.ProducerReply) -> None:
+        if reply.HasField("opened"):
+            self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
+        self._handle(event_of(session, reply))
+        self._on_resolved()
+
+    def on_end(self, session: int, failure: SmqError | None, *, is_planned: bool) -> None:
+        """The session has ended, by a ``failure`` or not. ``is_planned``: another one may be opened at once."""
+        if failure is not None:
+            log.info("session %d of %s ended: %s", session, self.view.name, failure.message)
+        with self.lock:
+            self._sessions.pop(session, None)
+            callbacks = self._apply(SessionEnded(session, failure, is_planned))
+        run_callbacks(callbacks)
+
+    # ---- from the timers, the worker that fetches outcomes, and the view
+
+    def _tick(self) -> None:
+        self._handle(Tick())
+        deleted = self.view.deleted
+        if deleted is not None and self.failure is None:
+            self.fail(deleted)
+
+    def _fetch_outcomes(self, client: SealOutcomeClient) -> bool:
+        """One round. False: no outcome is missing any more."""
+        with self.lock:
+            missing = self._machine.missing_outcomes(time.monotonic())
+        if missing is None:
+            return False
+        for it in missing:
+            found = client.fetch(self._snapshot.topic, it.segment.name, self._hello.producer, it.addresses)
+            if found is not None:
+                self._handle(Sealed(None, *found))
+        return True
+
+    def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
+        callbacks: Callbacks = []
+        with self.lock:
+            is_same = snapshot.topic.uid == self._snapshot.topic.uid
+            if is_same and snapshot.layout.version > self._snapshot.layout.version:
+                self._snapshot = snapshot
+                self._rows.update(snapshot)
+                callbacks = self._apply(LayoutChanged(snapshot.layout))
+        run_callbacks(callbacks)
+        if not is_same:
+            self.fail(UnknownTopic(f"{self.view.name} was deleted and created again: open a new producer"))
+
+    # ---- instructions
+
+    def _handle(self, event: Event) -> None:
+        with self.lock:
+            callbacks = self._apply(event)
+        run_callbacks(callbacks)
+
+    @requires_lock("lock")
+    def _apply(self, event: Event) -> Callbacks:
+        callbacks: Callbacks = []
+        for instruction in self._machine.handle(event, time.monotonic()):
+            callbacks += self._carry_out(instruction)
+        return callbacks
+
+    @requires_lock("lock")
+    def _carry_out(self, instruction: Instruction) -> Callbacks:
+        match instruction:
+            case NotifySession(number):
+                session = self._sessions.get(number)
+                if session is not None:
+                    session.notify()
+            case OpenSession(number, segment, is_bulk):
+                self._sessions[number] = self._runtime.lanes.open_session(
+                    segment,
+                    uid=self._snapshot.topic.uid,
+                    schema=self._rows.message_schema(segment),
+                    hello=self._hello,
+                    owner=self,
+                    session=number,
+                    is_bulk=is_bulk,
+                )
+            case WakeAt(at):
+                self._runtime.timers.call_at(at, self._tick)
+            case FetchOutcomes():
+                self._runtime.outcomes.add(self._fetch_outcomes)
+            case ReportUnreachable(replica, failure):
+                what = failure.message if failure is not None else "the lane broke"
+                self._runtime.unreachable.report(self.view, replica.incarnation, what)
+            case RecordMove(segment, successors, resent):
+                names = ", ".join(it.name for it in successors) or "others"
+                log.info("%s is replaced by %s; %d batches are sent there", segment.name, names, resent)
+            case EndProducer(error):
+                if isinstance(error, SchemaMismatch):
+                    log.warning("the producer of %s stops: %s", self.view.name, error.message)
+                self.failure = error
+                self._budget.close()
+            case _:
+                return self._results.apply(instruction)
+        return []
+
+
+def event_of(session: int, reply: pb.ProducerReply) -> Event:
+    """What a primary's reply says. Raises SmqError if it says nothing that is known."""
+    match reply.WhichOneof("reply"):
+        case "acks":
+            offsets = [None if offset == OFFSET_UNKNOWN else offset for offset in reply.acks.first_offsets]
+            return Acked(session, reply.acks.first_sequence, offsets)
+        case "opened":
+            opened = reply.opened
+            last = opened.last_sequence if opened.HasField("last_sequence") else None
+            return SessionOpened(
+                session=session, last_sequence=last, end=opened.end, forgotten_upto=opened.forgotten_upto
+            )
+        case "rejected":
+            return Rejected(session, reply.rejected.sequence, error_from_pb(reply.rejected.error))
+        case "sealed":
+            successors = tuple(segment_from_pb(it) for it in reply.sealed.successors)
+            return Sealed(session, outcome_from_pb(reply.sealed), successors)
+        case "error":
+            return SessionFailed(session, error_from_pb(reply.error))
+        case other:
+            raise InvalidRequest(f"a broker replied {other!r}, which this client does not know: use one of its release")

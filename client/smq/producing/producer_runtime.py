@@ -7,8 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from smq.producing.lanes.lanes import ProducerLanes
-from smq.producing.lanes.segment_sender import SegmentSender, Session
-from smq.producing.lanes.session import SessionOwner
+from smq.producing.lanes.session import Session, SessionOwner
 from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq.producing.runtime.timers import Timers
 from smq.producing.runtime.unreachable_reports import UnreachableReports
@@ -24,11 +23,13 @@ class Lanes(Protocol):
     def open_session(
         self,
         segment: Segment,
+        *,
         uid: str,
         schema: pa.Schema,
         hello: pb.ProducerHello,
         owner: SessionOwner,
-        sender: SegmentSender,
+        session: int,
+        is_bulk: bool,
     ) -> Session: ...
 
     def close(self) -> None: ...

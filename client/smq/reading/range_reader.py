@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from smq.reading.tail_stream import TailFrame, TailStream
 from smq.reading.topic_location import TopicLocation
-from smq.transport.backoff import Backoff
 from smq.transport.reader_channels import ReaderChannels
+from smq_core.backoff import Backoff
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, StoreDenied, Unavailable
 from smq_core.model.entities import Replica
 from smq_core.reading.segment_dag import is_removed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from smq.transport.topic_view import TopicSnapshot
@@ -29,7 +31,7 @@ class SchemaVersions:
         """Whether the version is known. A broker may name segments of a newer one."""
         return version in self._schemas
 
-    def has_all(self, segments: tuple[Segment, ...]) -> bool:
+    def has_all(self, segments: Sequence[Segment]) -> bool:
         """Whether the versions of all these segments are known."""
         return all(segment.schema_version in self for segment in segments)
 

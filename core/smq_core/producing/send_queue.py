@@ -5,7 +5,7 @@ the queue, gets the next sequence when it is sent, and is resolved by an ack or 
 that the outcome does not contain are returned in order, to be partitioned again for the successors. So no message is
 lost, duplicated or reordered within a key.
 
-Sub-batches are opaque. There is no IO or clock, and only one caller at a time may use a queue.
+There is no IO or clock, and only one caller at a time may use a queue.
 
 States::
 
@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Protocol
 
 from smq_core.errors import ProducerFenced, SequenceGap
 from smq_core.model.chunk_info import RECENT_BATCHES, ProducerState, SealOutcome, are_different_instances
@@ -33,12 +34,31 @@ class SendQueueState(StrEnum):
     DONE = "done"
 
 
+class QueuedSubBatch(Protocol):
+    """What a producer's machine needs of the rows of one batch that belong to one segment."""
+
+    @property
+    def created_at(self) -> float:
+        """When the program handed them over, in seconds."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether they go on the bulk lane."""
+
+    @property
+    def large_value(self) -> object | None:
+        """The upload without which the batch cannot be sent."""
+
+    def fits(self, segment: Segment) -> bool:
+        """Whether they can be sent to that segment now. What does not fit waits for the successors or its upload."""
+
+
 @dataclass(frozen=True, slots=True)
 class SentSubBatch:
     """A sub-batch with its sequence. ``rejections`` is how many the producer had seen on the stream when it sent it."""
 
     sequence: int
-    sub_batch: object
+    sub_batch: QueuedSubBatch
     rejections: int = 0
 
 
@@ -47,7 +67,7 @@ class DeliveredSubBatch:
     """A durable sub-batch. Its rows begin at ``first_offset``; None if the offset is no longer known."""
 
     segment: str
-    sub_batch: object
+    sub_batch: QueuedSubBatch
     first_offset: int | None
 
 
@@ -60,8 +80,8 @@ class Resolution:
     """
 
     delivered: list[DeliveredSubBatch] = field(default_factory=list)
-    resend: list[object] = field(default_factory=list)
-    unknown: list[object] = field(default_factory=list)
+    resend: list[QueuedSubBatch] = field(default_factory=list)
+    unknown: list[QueuedSubBatch] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -71,7 +91,7 @@ class SendQueue:
     segment: Segment
     state: SendQueueState = SendQueueState.CLOSED
     next_sequence: int = 0
-    queue: deque[object] = field(default_factory=deque)
+    queue: deque[QueuedSubBatch] = field(default_factory=deque)
     in_flight: deque[SentSubBatch] = field(default_factory=deque)
     to_resend: int = 0
     """How many of ``in_flight``, counted from the end, have to be sent again on the current stream."""
@@ -80,7 +100,7 @@ class SendQueue:
     log_start: int = 0
     """Batches in flight that are in the log begin at this offset or above."""
 
-    def next_to_send(self, fits: Callable[[object], bool] = lambda _: True) -> SentSubBatch | None:
+    def next_to_send(self, fits: Callable[[QueuedSubBatch], bool] = lambda _: True) -> SentSubBatch | None:
         """The next sub-batch to send. None if nothing waits, the stream is closed, or enough is in flight.
 
         ``fits`` says whether the segment takes a sub-batch that was not sent yet. One that has a newer schema than the
@@ -99,7 +119,7 @@ class SendQueue:
         self.in_flight.append(sent)
         return sent
 
-    def opened(self, last_sequence: int | None, *, end: int = 0, forgotten_upto: int = 0) -> list[object]:
+    def opened(self, last_sequence: int | None, *, end: int = 0, forgotten_upto: int = 0) -> list[QueuedSubBatch]:
         """A stream opened, and the replica reported the last sequence that it has of this producer.
 
         Everything in flight is sent again, even if the replica has it, because the replica acks repeats. If it has no
@@ -127,7 +147,7 @@ class SendQueue:
                 f"{self.segment.name} has this producer's batches up to {held}, but {first - 1} was acked",
                 expected=held + 1,
             )
-        unknown: list[object] = []
+        unknown: list[QueuedSubBatch] = []
         if held < 0:
             if self.in_flight and forgotten_upto > self.log_start:
                 unknown = [sent.sub_batch for sent in self.in_flight]
@@ -140,7 +160,7 @@ class SendQueue:
         self.rejections = 0
         return unknown
 
-    def rejected(self, sequence: int) -> object | None:
+    def rejected(self, sequence: int) -> QueuedSubBatch | None:
         """The primary rejected this batch on the current stream. Returns its sub-batch, which will never be in the log.
 
         The sequence stays free. The primary drops the batches that were sent after it, until it gets one whose

@@ -15,7 +15,7 @@ from pyspark_smq.planning.stream_positions import StreamPositions
 from pyspark_smq.planning.stream_tasks import divide_into_tasks
 from pyspark_smq.planning.wanted import TimeBounds
 from smq.reading import OpenedTopic, StateLoader, TopicState
-from smq.transport.backoff import Backoff
+from smq_core.backoff import Backoff
 from smq_core.errors import DataLost, StoreDenied, Unavailable, UnknownTopic
 from smq_core.model.entities import Positions, RemovedSegment
 from smq_core.reading.micro_batches import micro_batch_groups, next_positions, unread_removed_segments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-SENDER = "client/smq/producing/lanes/segment_sender.py"
+SENDER = "core/smq_core/producing/segment_sender.py"
 LANE = "client/smq/producing/lanes/lane.py"
 LANES = "client/smq/producing/lanes/lanes.py"
 SMALL = "client/smq/producing/batching/small_batch.py"
@@ -90,8 +90,8 @@ MUTATIONS = (
     Mutation(
         "put_large_batches_on_the_small_lane",
         "A large batch goes on the bulk lane, where it holds up nothing that is small.",
-        SENDER,
-        "is_uploaded or sub_batch.cost > BULK_BYTES",
+        "client/smq/producing/batching/partitioning.py",
+        "is_uploaded or self.cost > BULK_BYTES",
         "is_uploaded",
         (f"{TEST_CLIENT}::test_a_large_batch_goes_on_the_bulk_lane_and_keeps_its_place",),
     ),
@@ -115,7 +115,7 @@ MUTATIONS = (
         "stay_on_the_bulk_lane_for_good",
         "Small batches leave the bulk lane when nothing large has come for a while.",
         SENDER,
-        "        return time.monotonic() - self._large_at >= SMALL_AFTER_SECONDS\n",
+        "        return now - self._large_at >= SMALL_AFTER_SECONDS\n",
         "        return False\n",
         (f"{TEST_CLIENT}::test_small_batches_leave_the_bulk_lane_when_nothing_large_has_come_for_a_while",),
     ),
@@ -131,11 +131,11 @@ MUTATIONS = (
         "open_ahead_once",
         "A session that is opened ahead is tried again until the broker hosts the segment.",
         SENDER,
-        "        self._may_send = False\n        self.failure = None\n",
-        "        self._may_send = False\n        self._open_ahead = False\n        self.failure = None\n",
+        "        self.failure = None\n        self._may_send = False\n",
+        "        self.failure = None\n        self._open_ahead = self._may_send = False\n",
         (
-            "tests/unit/client/producing/test_segment_sender.py"
-            "::test_a_session_that_is_opened_ahead_waits_until_the_broker_hosts_the_segment",
+            "tests/unit/core/producing/test_producer_machine.py"
+            "::test_a_session_opened_ahead_is_tried_again_until_the_broker_hosts_the_segment",
         ),
     ),
     Mutation(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-SENDER = "client/smq/producing/lanes/segment_sender.py"
-ENGINE = "client/smq/producing/engine.py"
-MONITOR = "client/smq/producing/producer_monitor.py"
+PARTITIONING = "client/smq/producing/batching/partitioning.py"
+TOPIC_ROWS = "client/smq/producing/batching/topic_rows.py"
+OUTCOMES = "client/smq/producing/batch_outcomes.py"
+MACHINE = "core/smq_core/producing/producer_machine.py"
 PRODUCER = "client/smq/producer.py"
 BATCHER = "client/smq/producing/message_batcher.py"
 BUILDER = "client/smq/producing/batching/batch_builder.py"
@@ -37,8 +38,8 @@ MUTATIONS = (
     Mutation(
         "send_a_message_before_its_value_is_uploaded",
         "A message is sent after its value, and so is what is behind it.",
-        SENDER,
-        "is_uploaded = sub_batch.large_value is None or sub_batch.large_value.uploaded",
+        PARTITIONING,
+        "is_uploaded = self.large_value is None or self.large_value.uploaded",
         "is_uploaded = True",
         (f"{TEST_PRODUCER}::test_a_large_value_waits_for_its_upload_and_keeps_its_place",),
     ),
@@ -53,15 +54,15 @@ MUTATIONS = (
     Mutation(
         "keep_a_message_whose_upload_failed",
         "A failed upload fails its message, and what is behind it goes on.",
-        ENGINE,
-        "if _large_value_of(it) is large_value]",
-        "if False]",
+        MACHINE,
+        "failed = [it for it in send_queue.queue if it.large_value is event.large_value]",
+        "failed = []",
         (f"{TEST_PRODUCER}::test_a_failed_upload_fails_its_delivery_and_no_other[True]",),
     ),
     Mutation(
         "queue_a_message_whose_upload_failed",
         "A message whose upload failed before it was queued fails, too.",
-        ENGINE,
+        TOPIC_ROWS,
         "        if sub_batch.large_value is not None and sub_batch.large_value.error is not None:\n",
         "        if False:\n",
         (f"{TEST_PRODUCER}::test_a_failed_upload_fails_its_delivery_and_no_other[False]",),
@@ -77,16 +78,16 @@ MUTATIONS = (
     Mutation(
         "forget_the_bytes_of_an_upload_at_the_timeout",
         "A message that timed out takes its bytes of the budget until its upload ends.",
-        MONITOR,
-        "if large is not None and not large.uploaded:\n                    large.reserved",
-        "if False:\n                    large.reserved",
+        OUTCOMES,
+        "        if large is not None and not large.uploaded:\n            large.reserved",
+        "        if False:\n            large.reserved",
         (f"{TEST_PRODUCER}::test_a_message_that_timed_out_takes_its_budget_until_its_upload_ends",),
     ),
     Mutation(
         "wake_no_sender_after_a_timeout",
         "What waits behind a message that timed out is sent.",
-        MONITOR,
-        "                dropped = True\n",
+        MACHINE,
+        "                is_dropped = True\n",
         "",
         (f"{TEST_PRODUCER}::test_what_waits_behind_a_message_that_times_out_is_sent",),
     ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..mutation import Mutation
 
 ENGINE = "client/smq/producing/engine.py"
-MONITOR = "client/smq/producing/producer_monitor.py"
+OUTCOMES = "client/smq/producing/batch_outcomes.py"
+MACHINE = "core/smq_core/producing/producer_machine.py"
 BUDGET = "client/smq/producing/in_flight_budget.py"
 BATCHER = "client/smq/producing/message_batcher.py"
 GROUP = "client/smq/producing/batching/message_group.py"
@@ -15,8 +16,7 @@ TIMERS = "client/smq/producing/runtime/timers.py"
 TEST_TIMERS = "tests/unit/client/producing/test_timers.py"
 TEST_BUDGET = "tests/unit/client/producing/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
-SENDER = "client/smq/producing/lanes/segment_sender.py"
-TEST_SENDER = "tests/unit/client/producing/test_segment_sender.py"
+TEST_MACHINE = "tests/unit/core/producing/test_producer_machine.py"
 VIEW = "client/smq/transport/topic_view.py"
 TEST_VIEW = "tests/unit/client/transport/test_topic_view.py"
 TEST_DELIVERY = "tests/unit/client/test_delivery.py"
@@ -96,9 +96,9 @@ MUTATIONS = (
     Mutation(
         "keep_the_budget_of_an_expired_queue",
         "A batch that expires before it was sent gives its budget back.",
-        MONITOR,
-        "                self._budget.release(sub_batch.cost)\n",
-        "",
+        OUTCOMES,
+        "        else:\n            self._budget.release(sub_batch.cost)\n",
+        "        else:\n            pass\n",
         (f"{TEST_BUDGET}::test_a_queue_that_expires_gives_its_budget_back",),
     ),
     Mutation(
@@ -112,10 +112,9 @@ MUTATIONS = (
     Mutation(
         "give_the_budget_of_a_sent_batch_back_when_it_expires",
         "A batch that was sent keeps its budget until its outcome is known.",
-        MONITOR,
-        "                    sent.sub_batch.timed_out = True\n",
-        "                    sent.sub_batch.timed_out = True\n"
-        "                    self._budget.release(sent.sub_batch.cost)\n",
+        OUTCOMES,
+        "                if not is_sent:\n",
+        "                if True:\n",
         (f"{TEST_BUDGET}::test_a_batch_that_was_sent_keeps_its_budget_until_its_outcome_is_known",),
     ),
     Mutation(
@@ -137,25 +136,25 @@ MUTATIONS = (
     Mutation(
         "report_a_forgotten_batch_as_expired_later",
         "A batch whose producer was forgotten fails at once and says that its outcome is not known.",
-        ENGINE,
-        "                    callbacks = self._results.unknown(unknown)\n",
+        MACHINE,
+        "        self._instructions += map(ForgetSubBatch, unknown)\n",
         "",
         (f"{TEST_ENGINE}::test_a_batch_of_a_forgotten_producer_fails_once_and_the_next_one_is_sent",),
     ),
     Mutation(
         "drop_forgotten_batches_of_a_sealed_segment",
         "An outcome that does not name the producer fails its batches.",
-        ENGINE,
-        "self._results.delivered(resolution.delivered) + self._results.unknown(resolution.unknown)",
-        "self._results.delivered(resolution.delivered)",
+        MACHINE,
+        "            self._instructions += map(ForgetSubBatch, resolution.unknown)\n",
+        "",
         (f"{TEST_ENGINE}::test_an_outcome_without_the_forgotten_producer_fails_its_batches",),
     ),
     Mutation(
         "reconnect_under_a_new_instance",
         "A session that is opened again has the same id, epoch and instance.",
         ENGINE,
-        "instance=self._instance)",
-        'instance=f"{self._instance}{time.monotonic()}")',
+        "hello=self._hello,",
+        "hello=pb.ProducerHello(producer=self._hello.producer, epoch=self._hello.epoch, instance=str(number)),",
         (f"{TEST_ENGINE}::test_a_stream_that_is_opened_again_has_the_same_identity",),
     ),
     Mutation(
@@ -170,18 +169,18 @@ MUTATIONS = (
     Mutation(
         "try_again_what_is_refused_for_good",
         "A producer ends when its primary refuses it for good.",
-        SENDER,
+        MACHINE,
         "isinstance(failure, (ProducerFenced, InvalidRequest))",
         "isinstance(failure, InvalidRequest)",
-        (f"{TEST_SENDER}::test_a_rejection_for_good_ends_the_producer",),
+        (f"{TEST_MACHINE}::test_a_rejection_for_good_ends_the_producer",),
     ),
     Mutation(
         "report_a_broker_that_answers_as_unreachable",
         "A broker that has not opened the segment yet, or has it no more, is not reported as unreachable.",
-        SENDER,
+        MACHINE,
         "isinstance(failure, (NotOpenYet, NotHosted, Overloaded))",
         "isinstance(failure, (NotOpenYet, Overloaded))",
-        (f"{TEST_SENDER}::test_a_broker_that_answers_is_not_reported_as_unreachable",),
+        (f"{TEST_MACHINE}::test_a_broker_that_answers_is_not_reported_as_unreachable",),
     ),
     Mutation(
         "take_an_older_layout",
@@ -442,8 +441,8 @@ MUTATIONS = (
     Mutation(
         "leave_what_waits_after_an_ack",
         "An ack makes room for the next batch in flight.",
-        ENGINE,
-        "                    if send_queue.has_waiting:\n                        sender.notify()\n",
+        MACHINE,
+        "        if sender.send_queue.has_waiting:\n            self._notify(sender, now)\n",
         "",
         (f"{TEST_ENGINE}::test_what_waits_because_so_much_is_in_flight_is_sent_after_an_ack",),
     ),

@@ -19,6 +19,8 @@ FORKS = "client/smq/forks.py"
 TEST_FORK_OF_PRODUCER = "tests/unit/client/producing/test_fork_of_producer.py"
 TEST_LOSSES = "tests/unit/client/consuming/test_consumer_losses.py"
 ENGINE = "client/smq/producing/engine.py"
+MACHINE = "core/smq_core/producing/producer_machine.py"
+TEST_MACHINE = "tests/unit/core/producing/test_producer_machine.py"
 TEST_FENCED = "tests/unit/client/producing/test_fenced_outcomes.py"
 TEST_ENGINE = "tests/unit/client/producing/test_producer_engine.py"
 TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
@@ -28,8 +30,8 @@ MUTATIONS = (
         "call_the_program_with_the_engines_lock",
         "Delivery callbacks run in a thread that holds no lock.",
         ENGINE,
-        "                fatal = error\n        run_callbacks(callbacks)\n        self._on_resolved()",
-        "                fatal = error\n            run_callbacks(callbacks)\n        self._on_resolved()",
+        "            callbacks = self._apply(event)\n        run_callbacks(callbacks)\n",
+        "            callbacks = self._apply(event)\n            run_callbacks(callbacks)\n",
         (f"{TEST_CALLBACKS}::test_a_callback_may_send_and_see_what_is_done",),
     ),
     Mutation(
@@ -292,42 +294,43 @@ MUTATIONS = (
     Mutation(
         "apply_replies_of_a_former_stream",
         "A reply counts only in the session that the sender has now.",
-        ENGINE,
-        "if sender is None or sender.session is not session:",
-        "if sender is None:",
+        MACHINE,
+        "            case Acked(session):\n                if (sender := self._sessions.get(session)) is not None:",
+        "            case Acked(session):\n"
+        "                if (sender := next(iter(self._sessions.values()), None)) is not None:",
         (f"{TEST_ENGINE}::test_a_reply_of_a_former_stream_changes_nothing",),
     ),
     Mutation(
         "end_the_present_stream_with_a_former_one",
         "The end of a former session leaves the present one.",
-        ENGINE,
-        "if sender is not None and sender.session is session:",
-        "if sender is not None:",
+        MACHINE,
+        "sender = self._sessions.pop(event.session, None)",
+        "sender = self._sessions.pop(max(self._sessions, default=0), None)",
         (f"{TEST_ENGINE}::test_the_end_of_a_former_stream_leaves_the_present_one",),
     ),
     Mutation(
         "keep_an_outcome_that_fences_the_producer",
         "An outcome that fences the producer ends it when it comes, not in the thread that applies it.",
-        ENGINE,
-        "        send_queue.check_fence(outcome, self.producer_id, self._epoch, self._instance)\n",
-        "",
+        MACHINE,
+        "            send_queue.check_fence(outcome, identity.producer, identity.epoch, identity.instance)\n",
+        "            pass\n",
         (f"{TEST_FENCED}::test_an_outcome_without_successors_ends_a_fenced_producer",),
     ),
     Mutation(
         "ignore_the_fence_of_another_brokers_outcome",
         "A producer that an outcome of another broker fences ends.",
-        ENGINE,
-        "            except ProducerFenced as error:\n                fatal = error\n",
-        "            except ProducerFenced:\n                pass\n",
+        MACHINE,
+        "            self._fail(error)\n            return\n        self._outcomes[",
+        "            return\n        self._outcomes[",
         (f"{TEST_FENCED}::test_an_outcome_of_another_broker_ends_a_fenced_producer",),
     ),
     Mutation(
         "ignore_errors_of_replies",
         "A producer ends when a reply on its stream fences it.",
-        ENGINE,
-        "            except SmqError as error:\n                fatal = error\n",
-        "            except SmqError:\n                pass\n",
-        (f"{TEST_FENCED}::test_an_outcome_on_the_stream_ends_a_fenced_producer",),
+        MACHINE,
+        "or the log lacks what it acked\n            self._fail(error)\n",
+        "or the log lacks what it acked\n",
+        (f"{TEST_MACHINE}::test_another_process_with_the_same_id_ends_the_producer",),
     ),
     Mutation(
         "report_an_unreachable_broker_each_time",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-ENGINE = "client/smq/producing/engine.py"
+MACHINE = "core/smq_core/producing/producer_machine.py"
 VERSIONS = "client/smq/producing/batching/sub_batch_versions.py"
 PRODUCER = "client/smq/producer.py"
 TEST = "tests/unit/client/producing/test_schema_changes.py"
@@ -32,9 +32,9 @@ MUTATIONS = (
     Mutation(
         "send_new_columns_to_an_old_segment",
         "A batch of a newer schema waits for the successor.",
-        VERSIONS,
-        "return sub_batch.schema_version <= segment.schema_version",
-        "return True",
+        "client/smq/producing/batching/partitioning.py",
+        "return is_uploaded and self.schema_version <= segment.schema_version",
+        "return is_uploaded",
         (f"{TEST}::test_a_batch_with_new_columns_waits_for_the_successor",),
     ),
     Mutation(
@@ -48,17 +48,17 @@ MUTATIONS = (
     Mutation(
         "go_on_after_values_of_a_dropped_column",
         "Nothing overtakes a message that the new schema has no column for.",
-        ENGINE,
-        "error.message)\n        self.failure = error\n",
-        "error.message)\n",
+        MACHINE,
+        "        self.failure = error\n        for",
+        "        for",
         (f"{TEST}::test_values_of_a_dropped_column_stop_the_producer",),
     ),
     Mutation(
         "write_to_successors_whose_schema_is_not_known",
         "Successors of an unknown schema wait for the layout that has it.",
-        ENGINE,
-        "known = bool(successors) and self._versions.has_all(successors)",
-        "known = bool(successors)",
+        MACHINE,
+        "is_target and self._rows.has_schemas(successors)",
+        "is_target",
         (f"{TEST}::test_successors_of_an_unknown_version_wait_for_the_layout",),
     ),
     Mutation(

@@ -12,6 +12,7 @@ from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.errors import OffsetMismatch, SequenceGap
 from smq_core.model.chunk_info import ProducerState, SealOutcome
 from smq_core.model.entities import Durability, Liveness
+from smq_core.producing.producer_machine import ProducerMachine
 from smq_core.producing.send_queue import SendQueue, SendQueueState
 from smq_core.reading import consumer_group
 from smq_core.reading.segment_dag import ReadProgress
@@ -25,7 +26,6 @@ from support.sim.brokers.broker import SimulatedBroker
 from support.sim.brokers.hosted_segment import SimulatedSegment
 from support.sim.brokers.replication import ReplicaServer
 from support.sim.clients import segment_reader
-from support.sim.clients.producer import SimulatedProducer
 from support.sim.engine.world import MS
 from support.sim.filer import conditional_puts
 from support.sim.filer.chunk_chain import LAYOUT, SimulatedChain
@@ -286,15 +286,11 @@ def open_before_the_predecessors_are_sealed(patch: Patch) -> None:
 @mutation
 def send_onward_before_the_outcome_is_known(patch: Patch) -> None:
     """Batches in flight go to a successor only when the segment's outcome does not contain them."""
-    original = SimulatedProducer._advance
-
-    def advance(self: SimulatedProducer) -> None:
-        for name, send_queue in self.send_queues.send_queues.items():
-            if send_queue.in_flight and send_queue.state is SendQueueState.CLOSED:
-                self._outcomes.setdefault(name, SealOutcome(segment=name, end=0))
-        original(self)
-
-    patch.setattr(SimulatedProducer, "_advance", advance)
+    patch.setattr(
+        ProducerMachine,
+        "_may_leave",
+        lambda self, segment: self.send_queues.send_queue(segment).state is not SendQueueState.STREAMING,
+    )
 
 
 @mutation

@@ -10,6 +10,7 @@ from smq_core.model import layout_transitions, schema_evolution
 from smq_core.model.entities import TopicSchema
 from smq_core.reconcile import schema_rollout, seal_planner, topic_reconciler
 from support.sim.brokers.hosted_segment import SimulatedSegment
+from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.clients.producer import SimulatedProducer
 
 MUTATIONS = MutationTable()
@@ -84,14 +85,14 @@ def the_layout_forgets_versions_that_segments_have(patch: Patch) -> None:
 @mutation
 def batches_are_sent_as_they_were_encoded(patch: Patch) -> None:
     """A batch is re-shaped before it goes to a segment of a newer version."""
-    patch.setattr(SimulatedProducer, "_reshaped", lambda self, sub_batch, segment: sub_batch)
+    patch.setattr(SimulatedProducer, "reshape", lambda self, sub_batch, segment: sub_batch)
 
 
 @mutation
 def newer_batches_go_to_older_segments(patch: Patch) -> None:
     """A batch of a newer version waits for the successors, and a segment refuses it."""
-    patch.setattr(SimulatedProducer, "_fits", lambda self, send_queue: True)
-    patch.setattr(SimulatedProducer, "_reshaped", lambda self, sub_batch, segment: sub_batch)
+    patch.setattr(SimulatedSubBatch, "fits", lambda self, segment: True)
+    patch.setattr(SimulatedProducer, "reshape", lambda self, sub_batch, segment: sub_batch)
     patch.setattr(SimulatedSegment, "check_columns", lambda self, batch: None)
 
 

@@ -13,14 +13,15 @@ import pytest
 from smq.producer import Producer
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import to_record_batch
-from smq.producing.lanes import segment_sender
-from smq.producing.lanes.segment_sender import NoBatch, SegmentSender
+from smq.producing.callbacks import run_callbacks
 from smq.producing.lanes.session import SessionOwner
 from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.errors import SmqError
 from smq_core.model.entities import Segment
 from smq_core.model.reference import Reference
+from smq_core.producing.producer_events import Tick
+from smq_core.producing.segment_sender import NoBatch, SegmentSender
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.v1 import data_pb2 as pb
 from support.waiting import HANG_GUARD, eventually
@@ -34,17 +35,11 @@ class DrivenSession:
     """What had another schema than its lane. Flight refuses such a batch."""
 
     def __init__(
-        self,
-        segment: Segment,
-        schema: pa.Schema,
-        hello: pb.ProducerHello,
-        owner: SessionOwner,
-        sender: SegmentSender,
+        self, segment: Segment, *, schema: pa.Schema, hello: pb.ProducerHello, owner: SessionOwner, session: int
     ) -> None:
         self.segment = segment
         self.identity = (hello.producer, hello.epoch, hello.instance)
         self.schema = schema
-        sender.is_bulk = True  # it takes all batches
         self.written: list[int] = []
         self.batches: list[pa.RecordBatch] = []
         self.references: list[Reference] = []
@@ -52,7 +47,7 @@ class DrivenSession:
         self.rejections: list[int] = []
         self.ended = threading.Event()
         self._owner = owner
-        self._sender = sender
+        self._number = session
         self._wake = threading.Condition(owner.lock)
         self._broken = False
         self._failure: SmqError | None = None
@@ -62,13 +57,10 @@ class DrivenSession:
     def notify(self) -> None:
         self._wake.notify_all()
 
-    def abort(self) -> None:
-        self._break()
-
     # ---- the primary
 
     def reply(self, **kind: Any) -> None:
-        self._owner.on_reply(self, pb.ProducerReply(**kind))
+        self._owner.on_reply(self._number, pb.ProducerReply(**kind))
 
     def opened(self, **answer: int) -> None:
         self.reply(opened=pb.ProducerReply.Opened(max_batch_bytes=1 << 20, **answer))
@@ -77,16 +69,13 @@ class DrivenSession:
         self.reply(acks=pb.ProducerReply.Acks(first_sequence=sequence, first_offsets=[offset]))
 
     def break_off(self, failure: SmqError | None = None) -> None:
-        self._failure = failure
-        self._owner.on_end(self)
-        self._break()
-
-    # ---- the lane
-
-    def _break(self) -> None:
         with self._owner.lock:
+            self._failure = failure
             self._broken = True
             self._wake.notify_all()
+        self.ended.wait(HANG_GUARD)
+
+    # ---- the lane
 
     def _run(self) -> None:
         while True:
@@ -96,14 +85,13 @@ class DrivenSession:
                 break
             self._write(sent)
         with self._owner.lock:
-            as_planned = not self._broken
+            is_planned = not self._broken
+        self._owner.on_end(self._number, self._failure, is_planned=is_planned)
         self.ended.set()
-        self._owner.on_end(self)
-        self._sender.ended(self, self._failure, as_planned=as_planned)
 
     def _wait_for_batch(self) -> SentSubBatch | None:
         while not self._broken:
-            sent = self._sender.next_batch(self)
+            sent = self._owner.next_batch(self._number)
             if sent is NoBatch.WAIT:
                 self._wake.wait()
             else:
@@ -131,13 +119,15 @@ class DrivenLanes:
     def open_session(
         self,
         segment: Segment,
+        *,
         uid: str,
         schema: pa.Schema,
         hello: pb.ProducerHello,
         owner: SessionOwner,
-        sender: SegmentSender,
+        session: int,
+        is_bulk: bool,
     ) -> DrivenSession:
-        return DrivenSession(segment, schema, hello, owner, sender)
+        return DrivenSession(segment, schema=schema, hello=hello, owner=owner, session=session)
 
     def close(self) -> None: ...
 
@@ -148,10 +138,19 @@ def session(number: int) -> DrivenSession:
     return DrivenSession.opened_sessions[number]
 
 
+def expire(producer: Producer, now: float) -> None:
+    """What the producer does at that time (monotonic seconds), if it then looks for batches that are too old."""
+    engine = producer._engine
+    with engine.lock:
+        engine._machine._expires_at = engine._machine._wakes_at = now
+        callbacks = [call for it in engine._machine.handle(Tick(), now) for call in engine._carry_out(it)]
+    run_callbacks(callbacks)
+
+
 @pytest.fixture
 def driven_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No session has been opened so far, and none is left because what is next is small."""
-    monkeypatch.setattr(segment_sender, "SMALL_AFTER_SECONDS", float("inf"))
+    """No session has been opened so far, and each takes all batches."""
+    monkeypatch.setattr(SegmentSender, "_belongs_on_other_lane", lambda *_: False)
     monkeypatch.setattr(DrivenSession, "opened_sessions", [])
     monkeypatch.setattr(DrivenSession, "misfits", [])
 

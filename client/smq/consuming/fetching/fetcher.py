@@ -14,8 +14,8 @@ from smq.consuming.fetching.large_values import LargeValueReader
 from smq.consuming.fetching.prefetch_buffer import FetchFailed, PrefetchBuffer
 from smq.consuming.fetching.shared_tails import SharedTails
 from smq.consuming.fetching.tail_fetcher import TailFetcher
-from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
+from smq_core.backoff import Backoff
 from smq_core.errors import CorruptChunk, SmqError, StoreUnavailable
 from smq_core.model.entities import Segment
 

@@ -1,8 +1,7 @@
-"""Splits batches by segment, with the routing table from partitions to segments."""
+"""Sub-batches, and how batches are split by segment, with the routing table from partitions to segments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,11 @@ from smq.producing.encoding.keys import RowPartitions
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.model.entities import Segment
+from smq_core.producing.routes import Route
 from smq_storage.chunks.array_buffers import array_of, numbers_of
+
+# A larger sub-batch goes on the bulk lane.
+BULK_BYTES = 64 << 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,9 +29,8 @@ class SubBatch:
     ``rows`` are indices of the upload's partitions.
 
     ``cost`` is their share of the producer's budget, in bytes; ``created_at`` is when the program handed them over
-    (monotonic seconds). ``timed_out`` says that the rows failed by timeout although their outcome is not known yet.
-    ``schema_version`` is that of the batch's columns. A message with a ``large_value`` is a separate batch, which is
-    sent after the upload.
+    (monotonic seconds). ``schema_version`` is that of the batch's columns. A message with a ``large_value`` is a
+    separate batch, which is sent after the upload.
     """
 
     batch: pa.RecordBatch | RowBatch | UploadedRows
@@ -36,9 +38,19 @@ class SubBatch:
     rows: RowIndices
     cost: int
     created_at: float
-    timed_out: bool = False
     schema_version: int = 0
     large_value: PendingLargeValue | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it goes on the bulk lane."""
+        is_uploaded = self.large_value is not None or isinstance(self.batch, UploadedRows)
+        return is_uploaded or self.cost > BULK_BYTES
+
+    def fits(self, segment: Segment) -> bool:
+        """Whether it can be sent to the segment now. One that needs a newer schema waits for the successors."""
+        is_uploaded = self.large_value is None or self.large_value.uploaded
+        return is_uploaded and self.schema_version <= segment.schema_version
 
     def part(self, batch: pa.RecordBatch | RowBatch | UploadedRows, rows: RowIndices, cost: int) -> SubBatch:
         """Some of the rows."""
@@ -49,7 +61,6 @@ class SubBatch:
             rows=rows,
             cost=cost,
             created_at=created_at,
-            timed_out=self.timed_out,
             schema_version=self.schema_version,
             large_value=self.large_value,
         )
@@ -63,43 +74,16 @@ class RoutingTable:
     table: npt.NDArray[np.uint16]
 
     @staticmethod
-    def of(segments: Iterable[Segment], partitions: int) -> RoutingTable:
-        """Raises ValueError if the segments do not cover the ring."""
-        chosen = tuple(segments)
-        table = np.full(partitions, 0xFFFF, np.uint16)
-        for number, segment in enumerate(chosen):
-            table[segment.range.start : segment.range.stop] = number
-        if (table == 0xFFFF).any():
-            raise ValueError("the segments do not cover the ring")
-        return RoutingTable(chosen, table)
+    def of(route: Route) -> RoutingTable:
+        segments = route.segments
+        numbers = {segment.name: number for number, segment in enumerate(segments)}
+        table = np.zeros(route.spans[-1].stop, np.uint16)
+        for span in route.spans:
+            table[span.start : span.stop] = numbers[span.segment.name]
+        return RoutingTable(segments, table)
 
     def segment_of(self, partition: int) -> Segment:
         return self.segments[self.table[partition]]
-
-    def with_overlay(self, segments: Sequence[Segment]) -> RoutingTable:
-        """Returns this table with these segments laid over it."""
-        table = self.table.copy()
-        for number, segment in enumerate(segments, len(self.segments)):
-            table[segment.range.start : segment.range.stop] = number
-        return RoutingTable((*self.segments, *segments), table)
-
-    def with_replacement(self, old: Segment, by: RoutingTable) -> RoutingTable:
-        """Returns this table with the partitions of ``old`` routed as in ``by``; all others stay."""
-        names = {s.name: i for i, s in enumerate(self.segments)}
-        if old.name not in names:
-            return self
-        mine = np.flatnonzero(self.table == names[old.name])
-        segments = [s for s in self.segments if s.name != old.name]
-        numbers = {s.name: i for i, s in enumerate(segments)}
-        table = np.array([numbers.get(s.name, 0) for s in self.segments], np.uint16)[self.table]
-        targets = by.table[mine]
-        for number in dict.fromkeys(targets.tolist()):
-            segment = by.segments[number]
-            if segment.name not in numbers:
-                numbers[segment.name] = len(segments)
-                segments.append(segment)
-            table[mine[targets == number]] = numbers[segment.name]
-        return RoutingTable(tuple(segments), table)
 
 
 def partition_by_segment(

@@ -21,11 +21,6 @@ from smq_core.model.schema_evolution import describe, difference
 from smq_storage.chunks.reshaping import Reshaping
 
 
-def fits(sub_batch: SubBatch, segment: Segment) -> bool:
-    """Whether the segment takes the sub-batch as it is. One that needs a newer version waits for the successors."""
-    return sub_batch.schema_version <= segment.schema_version
-
-
 def reshaped(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions, topic: str) -> SubBatch:
     """The sub-batch with the columns of the segment, or as it is if these are older and have no place for its values.
 

@@ -24,7 +24,6 @@ from smq.lock_order import ClientLock
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import RowBatch, encode_together
 from smq.producing.batching.small_batch import add_small_batch
-from smq.producing.lanes.segment_sender import NoBatch, SegmentSender
 from smq.producing.lanes.session import ProducerSession, SessionOwner
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq.producing.uploads.uploaded_rows import UploadedRows
@@ -32,6 +31,7 @@ from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import SmqError
 from smq_core.model.entities import Replica, Segment
+from smq_core.producing.segment_sender import NoBatch
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.error_conversion import error_from_pb
 from smq_proto.flight import flight_errors, from_flight, parse
@@ -108,7 +108,7 @@ class ProducerLane:
         self._thread.start()
 
     def add_session(
-        self, segment: Segment, hello: pb.ProducerHello, owner: SessionOwner, sender: SegmentSender
+        self, segment: Segment, hello: pb.ProducerHello, owner: SessionOwner, owned_as: int
     ) -> ProducerSession | None:
         """None if this lane has ended. The caller holds the producer's lock."""
         with self._lock:
@@ -117,7 +117,7 @@ class ProducerLane:
             number = next(self._numbers)
             opening = pb.ProducerFrame.Open(session=number, segment=segment.name, producer=hello)
             session = ProducerSession(
-                number, segment=segment, hello=opening, owner=owner, sender=sender, mark_ready=self._mark_ready
+                number, segment=segment, hello=opening, owner=owner, owned_as=owned_as, mark_ready=self._mark_ready
             )
             self._sessions[number] = session
         self._mark_ready(session)
@@ -212,7 +212,7 @@ class ProducerLane:
                 if self._broken or self._ready:
                     self._wake.notify()
         for session in finished:
-            session.finish(None, as_planned=True)
+            session.finish(None, is_planned=True)
 
     def _break(self) -> None:
         """Lets the lane's own thread end it: what was taken but not written is sent again on the next one."""
@@ -271,7 +271,7 @@ class ProducerLane:
                     ready = self._take_ready()
                 finished = self._send(ready, MAX_FRAME_BYTES)
             for session in finished:
-                session.finish(None, as_planned=True)
+                session.finish(None, is_planned=True)
 
     @requires_lock("_lock")
     def _wait_until_ready(self) -> None:
@@ -366,7 +366,7 @@ class ProducerLane:
             sessions.append(self._sessions.popitem()[1])
         self._on_ended(self)
         for session in sessions:
-            session.finish(failure, as_planned=self._closing and failure is None)
+            session.finish(failure, is_planned=self._closing and failure is None)
 
     # ---- the reader's thread
 
@@ -409,7 +409,7 @@ class ProducerLane:
             session.deliver(one.reply)
             self._forget_acked(one)
             if one.reply.WhichOneof("reply") in ("sealed", "error") and self._remove(session):
-                session.finish(None, as_planned=one.reply.HasField("sealed"))
+                session.finish(None, is_planned=one.reply.HasField("sealed"))
 
 
 def _add_sub_batch(frame: pb.ProducerFrame, session: int, sent: SentSubBatch) -> pa.RecordBatch | RowBatch | None:

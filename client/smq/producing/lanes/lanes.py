@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from smq.lock_order import ClientLock
 from smq.producing.lanes.lane import ProducerLane
-from smq.producing.lanes.segment_sender import SegmentSender
 from smq.producing.lanes.session import ProducerSession, SessionOwner
 from smq.producing.runtime.timers import Timers
 from smq.transport.dialer import Dialer
@@ -38,21 +37,23 @@ class ProducerLanes:
     def open_session(
         self,
         segment: Segment,
+        *,
         uid: str,
         schema: pa.Schema,
         hello: pb.ProducerHello,
         owner: SessionOwner,
-        sender: SegmentSender,
+        session: int,
+        is_bulk: bool,
     ) -> ProducerSession:
         """A session on a lane to the segment's primary, which is opened if there is none.
 
-        The caller holds the producer's lock.
+        ``session`` is the owner's number of it. The caller holds the producer's lock.
         """
-        key = (segment.primary.incarnation, uid, segment.schema_version, sender.is_bulk)
+        key = (segment.primary.incarnation, uid, segment.schema_version, is_bulk)
         with self._lock:
             lane = self._lanes.get(key)
-            session = lane.add_session(segment, hello, owner, sender) if lane is not None else None
-            if session is None:
+            added = lane.add_session(segment, hello, owner, session) if lane is not None else None
+            if added is None:
                 lane = self._lanes[key] = ProducerLane(
                     segment.primary,
                     uid=uid,
@@ -60,15 +61,15 @@ class ProducerLanes:
                     dialer=self._dialer,
                     timers=self._timers,
                     on_ended=self._on_ended,
-                    is_bulk=sender.is_bulk,
+                    is_bulk=is_bulk,
                 )
-                session = lane.add_session(segment, hello, owner, sender)
-                assert session is not None, "a new lane takes sessions"
+                added = lane.add_session(segment, hello, owner, session)
+                assert added is not None, "a new lane takes sessions"
                 lane.start()
             if not self._checked and not self._closed:
                 self._checked = True
                 self._timers.call_later(CHECK_INTERVAL_SECONDS, self._check)
-        return session
+        return added
 
     def close(self) -> None:
         """Ends all lanes after what is ready was sent. Repeatable."""

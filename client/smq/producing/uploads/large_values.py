@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from smq.lock_order import ClientLock
-from smq.transport.backoff import Backoff
+from smq_core.backoff import Backoff
 from smq_core.errors import SmqError, StoreDenied, StoreUnavailable
 from smq_storage.catalog import paths
 from smq_storage.object_store.results import ObjectExists

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from smq.producing.uploads.upload_encoder import EncodedUpload
 from smq.producing.uploads.upload_targets import UploadTarget
 from smq.producing.uploads.uploaded_rows import UploadedFile
-from smq.transport.backoff import Backoff
+from smq_core.backoff import Backoff
 from smq_core.errors import StoreDenied, StoreUnavailable, Unavailable
 from smq_storage.object_store.store import ObjectExists
 

@@ -28,9 +28,7 @@ def waiting_for(history: History) -> dict[str, str]:
     checker = history.checker
     for producer in history.producers:
         if producer.process.alive and not producer.stopped and not producer.idle:
-            send_queues = {
-                n: (x.state.value, len(x.in_flight), len(x.queue)) for n, x in producer.send_queues.send_queues.items()
-            }
+            send_queues = {n: (x.state.value, len(x.in_flight), len(x.queue)) for n, x in producer.send_queues.items()}
             waiting[producer.name] = (
                 f"has batches without an outcome: {send_queues}, {len(producer.waiting)} not routed"
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from smq_core.invariants import Message
+from smq_core.model.entities import Segment
 from smq_core.replica.log_entries import Entry, ProducerLimits
 from support.sim.clients.uploads import REFERENCE_BYTES, SimulatedUpload
 
@@ -43,9 +44,17 @@ class SimulatedSubBatch(NamedTuple):
         before = self.messages.index(kept[0])
         return self._replace(messages=kept, upload=self.upload._replace(first_row=self.upload.first_row + before))
 
-    def fits(self, version: int) -> bool:
-        """Whether a segment of that version has a place for all values. Every second batch needs nothing new."""
-        return self.version <= version or (self.upload is None and self.serial % 2 == 0)
+    @property
+    def created_at(self) -> float:
+        return 0.0
+
+    @property
+    def is_large(self) -> bool:
+        return self.upload is not None or bool(self.large_value)
+
+    def fits(self, segment: Segment) -> bool:
+        """Whether the segment has a place for all values. Every second batch needs nothing new."""
+        return self.version <= segment.schema_version or (self.upload is None and self.serial % 2 == 0)
 
     def reshaped(self, version: int) -> SimulatedSubBatch:
         """The rows with the columns of another version."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from smq_core.model.entities import Column, Layout, Segment
-from smq_core.producing.send_queue import SendQueue
 from support.sim.checks.schema_checker import SchemaChecker
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.clients.producer import SimulatedProducer
@@ -97,14 +97,10 @@ class SchemaProducer(SimulatedProducer):
     def _check_errors(self) -> bool:
         return super()._check_errors() or self.history.scenario.dice.random() < WATCH_SHARE
 
-    def _fits(self, send_queue: SendQueue) -> bool:
-        fits = super()._fits(send_queue)
-        self.history.waited += not fits
-        return fits
-
-    def _reshaped(self, sub_batch: object, segment: Segment) -> SimulatedSubBatch:
-        reshaped = super()._reshaped(sub_batch, segment)
-        self.history.reshaped += reshaped is not sub_batch and reshaped != sub_batch
+    def reshape(self, sub_batch: Any, segment: Segment) -> SimulatedSubBatch:
+        reshaped = super().reshape(sub_batch, segment)
+        self.history.waited += not reshaped.fits(segment)
+        self.history.reshaped += reshaped != sub_batch
         return reshaped
 
 

@@ -169,7 +169,7 @@ class TopicDeletionScenario:
         for producer in history.producers:
             send_queues = [
                 name
-                for name, send_queue in producer.send_queues.send_queues.items()
+                for name, send_queue in producer.send_queues.items()
                 if send_queue.state is SendQueueState.STREAMING
             ]
             if send_queues and producer.process.alive and not producer.stopped:

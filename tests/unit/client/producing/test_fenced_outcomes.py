@@ -10,9 +10,9 @@ import pytest
 import smq
 from smq.delivery import Delivery, Receipt
 from smq.producer import Producer
-from smq.producing import outcome_fetcher
 from smq.producing.seal_outcomes import SealOutcomeClient
 from smq_core.model.chunk_info import ProducerState, SealOutcome
+from smq_core.producing import producer_machine
 from smq_proto.wire import outcome_to_pb
 from support.in_memory.producer_sessions import DrivenSession, producer_of, session
 from support.in_memory.topic import TopicInMemory
@@ -76,7 +76,7 @@ def test_an_outcome_without_successors_ends_a_fenced_producer(producer: Producer
 def test_an_outcome_of_another_broker_ends_a_fenced_producer(
     producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcome_fetcher, "OUTCOME_POLL_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(producer_machine, "OUTCOME_POLL_DELAY_SECONDS", 0.0)
     delivery = send(producer)
     successor = topic.segment(1, predecessors=(topic.first.name,))
     found = fenced(session(0), newer=True), (successor,)

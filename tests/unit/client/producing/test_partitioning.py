@@ -8,7 +8,6 @@ from array import array
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.uploads.uploaded_rows import PartitionIndex, UploadedFile, UploadedRows
 from smq_core.model.entities import Durability, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
+from smq_core.producing.routes import Route
 
 PARTITIONS = 16
 
@@ -34,6 +34,10 @@ def segment(start: int, stop: int, number: int = 0) -> Segment:
         durability=Durability.REPLICATED,
         replicas=replicas,
     )
+
+
+def table_of(segments: list[Segment]) -> RoutingTable:
+    return RoutingTable.of(Route.of(segments, PARTITIONS))
 
 
 @st.composite
@@ -61,8 +65,8 @@ def test_every_row_lands_once_in_its_segment_and_in_order_also_when_cut_again(
     first: list[Segment], second: list[Segment], row_partitions: list[int]
 ) -> None:
     whole = sub_batch_of(row_partitions)
-    parts = partition_by_segment(whole, RoutingTable.of(first, PARTITIONS), np.array(row_partitions, np.int32))
-    again = [two for _, part in parts for two in partition_by_segment(part, RoutingTable.of(second, PARTITIONS))]
+    parts = partition_by_segment(whole, table_of(first), np.array(row_partitions, np.int32))
+    again = [two for _, part in parts for two in partition_by_segment(part, table_of(second))]
     for cuts in (parts, again):
         rows: list[int] = []
         for target, part in cuts:
@@ -102,8 +106,8 @@ def test_rows_that_are_not_encoded_yet_are_split_in_the_same_way(
 ) -> None:
     found: list[list[tuple[str, object]]] = []
     for whole in (rows_of(row_partitions), sub_batch_of(row_partitions)):
-        parts = partition_by_segment(whole, RoutingTable.of(first, PARTITIONS))
-        again = [two for _, part in parts for two in partition_by_segment(part, RoutingTable.of(second, PARTITIONS))]
+        parts = partition_by_segment(whole, table_of(first))
+        again = [two for _, part in parts for two in partition_by_segment(part, table_of(second))]
         assert sum(part.cost for _, part in parts) == sum(part.cost for _, part in again) == 1000
         for _, part in again:
             rows = list(range(len(row_partitions))) if part.rows is None else part.rows.tolist()
@@ -129,8 +133,8 @@ def test_an_upload_is_published_by_row_ranges_also_when_it_is_split_again(
     )
     state = DeliveryState(len(file.index.partitions), threading.Lock())
     whole = SubBatch(batch=UploadedRows.all_of(file), delivery_state=state, rows=None, cost=1000, created_at=0.0)
-    parts = partition_by_segment(whole, RoutingTable.of(first, PARTITIONS))
-    again = [two for _, part in parts for two in partition_by_segment(part, RoutingTable.of(second, PARTITIONS))]
+    parts = partition_by_segment(whole, table_of(first))
+    again = [two for _, part in parts for two in partition_by_segment(part, table_of(second))]
     for cuts in (parts, again):
         rows: list[int] = []
         outcomes: list[int] = []
@@ -152,31 +156,5 @@ def test_an_upload_is_published_by_row_ranges_also_when_it_is_split_again(
 def test_one_segment_is_not_copied() -> None:
     whole = sub_batch_of([1, 2, 3])
     row_partitions = np.array([1, 2, 3], np.int32)
-    assert partition_by_segment(whole, RoutingTable.of([segment(0, 16)], PARTITIONS), row_partitions)[0][1] is whole
-    assert (
-        partition_by_segment(whole, RoutingTable.of([segment(0, 8), segment(8, 16)], PARTITIONS), row_partitions)[0][1]
-        is whole
-    )
-
-
-def test_a_route_must_cover_the_ring() -> None:
-    with pytest.raises(ValueError, match="cover"):
-        RoutingTable.of([segment(0, 8)], PARTITIONS)
-
-
-@settings(max_examples=300, deadline=None)
-@given(full_layouts(), full_layouts(1), st.data())
-def test_replacing_segments_one_by_one_ends_at_the_new_route(
-    old: list[Segment], new: list[Segment], data: st.DataObject
-) -> None:
-    """In any order; and each step moves the partitions of that segment only."""
-    target = RoutingTable.of(new, PARTITIONS)
-    route = RoutingTable.of(old, PARTITIONS)
-    for leaving in data.draw(st.permutations(old)):
-        before = [route.segment_of(p).name for p in range(PARTITIONS)]
-        route = route.with_replacement(leaving, target)
-        for p in range(PARTITIONS):
-            expected = target.segment_of(p).name if before[p] == leaving.name else before[p]
-            assert route.segment_of(p).name == expected
-    assert {s.name for s in route.segments} == {s.name for s in new}
-    assert route.with_replacement(segment(0, 16, 9), target) is route
+    assert partition_by_segment(whole, table_of([segment(0, 16)]), row_partitions)[0][1] is whole
+    assert partition_by_segment(whole, table_of([segment(0, 8), segment(8, 16)]), row_partitions)[0][1] is whole

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from smq.producing import engine as engine_module
-from smq.producing import producer_monitor
+from smq.producing import engine
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.engine import ProducerEngine
 from smq.producing.in_flight_budget import InFlightBudget
-from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded
-from smq_core.producing.send_queue import SendQueue
+from smq_core.model.entities import Segment
+from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.v1 import data_pb2 as pb
 from support.in_memory.brokers import batch_of
-from support.in_memory.producer_sessions import DrivenLanes
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import eventually
 
@@ -29,34 +28,23 @@ CREATED = 5.0
 MIB = 1 << 20
 
 
-class FakeSender:
-    """A segment's sender whose stream the test plays."""
+class PlayedLanes:
+    """Sessions that the test plays: it takes the batches, and brings the replies."""
 
-    def __init__(self, producer: Any, send_queue: SendQueue, **_: bool) -> None:
-        self.send_queue = send_queue
-        self.is_bulk = True
-        self.session: Any = self
-        self.segment = send_queue.segment
-        self.failure = self.last_failure = None
-        self.replaced_at: float | None = None
-        self.acked_at = 0.0
+    def open_session(self, segment: Segment, **_: object) -> Any:
+        return SimpleNamespace(notify=lambda: None)
 
-    def notify(self) -> None: ...
-
-    def opened(self) -> None: ...
-
-    def acked(self, now: float) -> None: ...
-
-    def abort(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Bench:
-    """An engine with a budget of 16 MiB over one segment. Its clock is what the test passes to ``expire``."""
+    """An engine with a budget of 16 MiB over one segment. ``now`` is its clock, in seconds."""
 
     def __init__(self) -> None:
         self.view = TopicInMemory()
+        self.now = CREATED
         view: Any = self.view
-        self.runtime = ProducerRuntime(lanes=DrivenLanes())
+        runtime: Any = SimpleNamespace(lanes=PlayedLanes(), timers=SimpleNamespace(call_at=lambda at, call: None))
         self.engine = ProducerEngine(
             view,
             producer_id="p",
@@ -65,7 +53,7 @@ class Bench:
             timeout=TIMEOUT,
             max_in_flight=16 * MIB,
             on_resolved=lambda: None,
-            runtime=self.runtime,
+            runtime=runtime,
         )
 
     def submit(self, nbytes: int) -> DeliveryState:
@@ -79,35 +67,28 @@ class Bench:
         return state
 
     def expire(self, age: float) -> None:
-        with self.engine.lock:
-            callbacks = self.engine._monitor.expire(CREATED + age)
-        for call in callbacks:
-            call()
-
-    @property
-    def sender(self) -> Any:
-        return self.engine._senders[self.view.first.name]
+        self.now = CREATED + age
+        self.engine._tick()
 
     def open_stream(self) -> None:
-        self.engine.on_reply(self.sender, pb.ProducerReply(opened=pb.ProducerReply.Opened()))
+        self.engine.on_reply(1, pb.ProducerReply(opened=pb.ProducerReply.Opened()))
 
     def send_next(self) -> None:
         with self.engine.lock:
-            assert self.sender.send_queue.next_to_send() is not None
+            assert isinstance(self.engine.next_batch(1), SentSubBatch)
 
     def ack(self, sequence: int) -> None:
         acks = pb.ProducerReply.Acks(first_sequence=sequence, first_offsets=[3 * sequence])
-        self.engine.on_reply(self.sender, pb.ProducerReply(acks=acks))
+        self.engine.on_reply(1, pb.ProducerReply(acks=acks))
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(engine_module, "SegmentSender", FakeSender)
-    monkeypatch.setattr(producer_monitor, "CHECK_INTERVAL_SECONDS", 3600.0)  # the test expires what is due
-    made = Bench()
-    yield made
-    made.engine.close()
-    made.runtime.close()
+    made: list[Bench] = []
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: made[0].now if made else CREATED))
+    made.append(Bench())
+    yield made[0]
+    made[0].engine.close()
 
 
 def test_a_queue_that_expires_gives_its_budget_back(bench: Bench) -> None:
@@ -179,8 +160,8 @@ def test_a_batch_that_moves_to_successors_costs_the_same_and_gives_it_back_once(
     high = bench.view.segment(2, 1, PARTITIONS, (first.name,))
     bench.view.seal(first, 0, low, high)
 
-    moved = {name: sender.send_queue for name, sender in bench.engine._senders.items()}
-    assert sorted(moved) == sorted([low.name])
+    queues = bench.engine._machine.send_queues.send_queues
+    assert [name for name, send_queue in queues.items() if not send_queue.idle] == [low.name]
     assert bench.engine.in_flight == 9 * MIB
     bench.expire(TIMEOUT)
     assert bench.engine.in_flight == 0 and isinstance(state.first_error(), DeliveryTimeout)

@@ -13,9 +13,7 @@ import pytest
 
 import smq
 from smq.producer import Producer
-from smq.producing.outcome_fetcher import OutcomeFetcher
 from smq.producing.runtime import unreachable_reports
-from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq_core.errors import InvalidRequest
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Durability, Layout, Phase, Reason, Replica, Segment, Topic, TopicSpec
@@ -147,60 +145,6 @@ def test_a_delivery_callback_may_close_the_producer(producer: Producer) -> None:
     assert producer._engine.failure is not None, "what was in flight has failed, and nothing can be sent any more"
 
 
-class OutcomeClientInMemory:
-    """Has one outcome. ``closed`` is set when its connections are closed."""
-
-    def __init__(self) -> None:
-        self.closed = threading.Event()
-
-    def fetch(
-        self, topic: Topic, segment: str, producer: str, addresses: object
-    ) -> tuple[SealOutcome, tuple[Segment, ...]]:
-        assert not self.closed.is_set()
-        return SealOutcome(segment=segment, end=1), ()
-
-    def close(self) -> None:
-        self.closed.set()
-
-
-def test_connections_for_outcomes_are_closed_when_no_outcome_is_missing() -> None:
-    lock, closing, clients = threading.Lock(), threading.Event(), list[OutcomeClientInMemory]()
-    moving: dict[str, Any] = {}
-
-    def make_client() -> Any:
-        clients.append(OutcomeClientInMemory())
-        return clients[-1]
-
-    found: list[str] = []
-
-    def on_outcome(outcome: SealOutcome, successors: object) -> None:
-        with lock:
-            found.append(outcome.segment)
-            moving.clear()
-
-    worker = OutcomeWorker(make_client)
-    topic = Topic("default/t", "uid", TopicSpec(partitions=8))
-    fetcher = OutcomeFetcher(
-        topic,
-        producer="p",
-        worker=worker,
-        lock=lock,
-        closing=closing,
-        senders=moving,
-        ended=lambda: False,
-        addresses=lambda _: ["a:1"],
-        on_outcome=on_outcome,
-    )
-    for number in (1, 2):
-        with lock:
-            moving["t-0-8-0"] = SimpleNamespace(
-                replaced_at=0.0, acked_at=0.0, session=None, send_queue=SimpleNamespace(idle=False, segment=SEGMENT)
-            )
-            fetcher.start()
-        eventually(lambda n=number: len(found) == n)  # type: ignore[misc]
-        eventually(lambda n=number: len(clients) == n and clients[-1].closed.is_set())  # type: ignore[misc]
-
-
 def test_a_reply_of_a_former_stream_changes_nothing(producer: Producer) -> None:
     """It comes late, and its sequences belong to the stream on which they were sent."""
     delivery = producer.send(b"first")
@@ -223,7 +167,7 @@ def test_the_end_of_a_former_stream_leaves_the_present_one(producer: Producer) -
     session(0).break_off()
     session(1).opened()
     eventually(lambda: session(1).written == [0])
-    session(0).break_off()
+    producer._engine.on_end(1, None, is_planned=False)
     producer.send(b"second")
     eventually(lambda: session(1).written == [0, 1], "the present stream goes on")
     assert len(DrivenSession.opened_sessions) == 2

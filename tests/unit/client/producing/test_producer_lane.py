@@ -15,13 +15,14 @@ import pytest
 from smq.producer import Producer
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import DeliveryState
-from smq.producing.lanes import lane, lanes, segment_sender
+from smq.producing.lanes import lane, lanes
 from smq.producing.lanes.lanes import ProducerLanes
 from smq.producing.lanes.session import ProducerSession
 from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.errors import NotHosted, SmqError
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
+from smq_core.producing import segment_sender
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb

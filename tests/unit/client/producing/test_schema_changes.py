@@ -156,7 +156,8 @@ def _segment_of(producer: Producer, value: int) -> str:
     from smq.producing.encoding.keys import canonical_bytes, partitions
 
     (partition,) = partitions(canonical_bytes(pa.array([value], pa.int32())), 1, PARTITIONS, 0)
-    return producer._engine._route.segment_of(partition).name
+    route = producer._engine._machine.route
+    return producer._engine._rows.table(route).segment_of(partition).name
 
 
 def test_a_dropped_column_without_values_is_left_out(topic: EvolvingTopic, producer: Producer) -> None:
@@ -175,7 +176,7 @@ def test_successors_of_an_unknown_version_wait_for_the_layout(topic: EvolvingTop
     eventually(lambda: session(0).written == [0])
 
     seal(session(0), *topic.successors(1))
-    assert [s.name for s in producer._engine._route.segments] == [topic.first.name]
+    assert [s.name for s in producer._engine._machine.route.segments] == [topic.first.name]
 
     (successor,) = topic.change(ID, NOTE, GATE)
     session(1).opened()

@@ -32,7 +32,7 @@ from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.results import ObjectExists
 from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values, read_large_value
-from support.in_memory.producer_sessions import DrivenSession, producer_of, session
+from support.in_memory.producer_sessions import DrivenSession, expire, producer_of, session
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
@@ -89,7 +89,7 @@ def opened_stream(number: int = 0) -> DrivenSession:
 
 def wait_until_idle(producer: Producer, driven: DrivenSession, batches: int) -> None:
     """Until the queue of this session has all batches, and its thread waits for what lets the next one go."""
-    sender: Any = producer._engine._senders[driven.segment.name]
+    sender: Any = producer._engine._machine._senders[driven.segment.name]
 
     def is_idle() -> bool:
         with producer._engine.lock:
@@ -97,14 +97,6 @@ def wait_until_idle(producer: Producer, driven: DrivenSession, batches: int) -> 
             return queued == batches and bool(driven._wake._waiters)
 
     eventually(is_idle)
-
-
-def expire(producer: Producer, now: float) -> None:
-    """What the monitor does at that time."""
-    with producer._engine.lock:
-        callbacks = producer._engine._monitor.expire(now)
-    for call in callbacks:
-        call()
 
 
 def time_out(producer: Producer, topic: Topic) -> Delivery[Receipt]:
@@ -298,7 +290,7 @@ def test_what_waits_behind_a_message_that_times_out_is_sent(producer: Producer, 
     producer.send(b"after", key=KEY)
     driven = opened_stream()
     wait_until_idle(producer, driven, 2)
-    queued: Any = producer._engine._senders[driven.segment.name].send_queue.queue
+    queued: Any = producer._engine._machine._senders[driven.segment.name].send_queue.queue
     large, after = queued
     large.created_at = after.created_at - 10
     expire(producer, after.created_at + HANG_GUARD - 5)
@@ -335,7 +327,7 @@ def test_a_seal_during_the_upload_moves_the_message_to_the_successor(producer: P
     delivery = producer.send(BIG, key=KEY)
     after = producer.send(b"after", key=KEY)
     old = opened_stream()
-    eventually(lambda: producer._engine.send_queues.send_queues[old.segment.name].queue)
+    eventually(lambda: producer._engine._machine.send_queues.send_queues[old.segment.name].queue)
     new = topic.segment(1, predecessors=(old.segment.name,))
     topic.seal(old.segment, 0, new)
     old.reply(sealed=outcome_to_pb(SealOutcome(segment=old.segment.name, end=0, producers={}), successors=[new]))

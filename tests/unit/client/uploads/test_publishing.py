@@ -17,7 +17,6 @@ import pytest
 
 import smq
 from smq.producer import Producer
-from smq.producing.callbacks import run_callbacks
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.uploads import upload_encoder, uploader
 from smq.producing.uploads.parquet_files import ParquetSource
@@ -28,7 +27,7 @@ from smq_proto.error_conversion import error_to_pb
 from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import ObjectExists
-from support.in_memory.producer_sessions import DrivenSession, producer_of, session
+from support.in_memory.producer_sessions import DrivenSession, expire, producer_of, session
 from support.in_memory.published_uploads import keyed, reject, rows_at, streams_of, two_segments, uploads
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
@@ -159,9 +158,7 @@ def test_a_timeout_says_why_the_last_attempt_failed(producer: Producer, topic: T
     session(0).reply(error=error_to_pb(smq.Overloaded("its memory is full")))
     session(0).break_off(smq.Unavailable("the lane was removed"))
     eventually(lambda: len(DrivenSession.opened_sessions) > 1)
-    with producer._engine.lock:
-        callbacks = producer._engine._monitor.expire(time.monotonic() + HANG_GUARD + 1)
-    run_callbacks(callbacks)
+    expire(producer, time.monotonic() + HANG_GUARD + 1)
     with pytest.raises(smq.DeliveryTimeout, match="its memory is full"):
         delivery.result(HANG_GUARD)
 

@@ -1,4 +1,4 @@
-from smq.transport.backoff import Backoff
+from smq_core.backoff import Backoff
 
 
 def test_the_delay_doubles_up_to_its_limit_and_starts_over_after_a_success() -> None:
