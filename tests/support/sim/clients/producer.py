@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import ProducerFenced, ReferenceRejected, SequenceGap, SmqError, Unreachable
+from smq_core.errors import ProducerFenced, ReferenceRejected, SmqError, UnknownTopic, Unreachable
 from smq_core.invariants import Message, Violation
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Layout, Segment
@@ -289,7 +289,7 @@ class SimulatedProducer:
                 self.process.start(self._fetch_outcomes())
             case EndProducer(error):
                 self.world.note(self.name, "", f"ends: {error}")
-                if isinstance(error, SequenceGap):
+                if not isinstance(error, (ProducerFenced, UnknownTopic)):
                     self.checker.must([Violation(2, "", f"{self.name} gets {error}")])
                 self._stop()
 
