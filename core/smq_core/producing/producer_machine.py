@@ -14,9 +14,7 @@ when its lane has room. Only one caller at a time. All times are in seconds, of 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from smq_core.errors import (
     InvalidRequest,
@@ -60,6 +58,7 @@ from smq_core.producing.producer_instructions import (
 from smq_core.producing.routes import Route, spans_of
 from smq_core.producing.segment_sender import NoBatch, SegmentSender
 from smq_core.producing.send_queue import QueuedSubBatch, SendQueues, SendQueueState, SentSubBatch
+from smq_core.producing.topic_rows import TopicRows
 
 # How long after a segment's last ack the sessions for its successors are opened ahead. Later they open when needed.
 OPEN_AHEAD_SECONDS = 10.0
@@ -70,22 +69,6 @@ EXPIRY_INTERVAL_SECONDS = 0.5
 TICK_SLACK_SECONDS = 0.001
 
 NEVER = float("inf")
-
-
-class TopicRows(Protocol):
-    """What the machine has to know of rows and schemas. No method has an effect."""
-
-    def split(self, sub_batch: QueuedSubBatch, route: Route) -> Sequence[tuple[Segment, QueuedSubBatch]]:
-        """The rows by segment, in their order."""
-
-    def reshape(self, sub_batch: QueuedSubBatch, segment: Segment) -> QueuedSubBatch:
-        """The rows with the columns of the segment, or as they are if they have to wait for its successors.
-
-        Raises SchemaMismatch if a value has no column there. Any other SmqError fails these rows only.
-        """
-
-    def has_schemas(self, segments: Sequence[Segment]) -> bool:
-        """Whether the columns of all these segments are known."""
 
 
 @dataclass(frozen=True, slots=True)

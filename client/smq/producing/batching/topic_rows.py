@@ -37,7 +37,7 @@ class TopicRows:
         """The schema of the segment's batches on the wire. Raises KeyError if it is not known."""
         return self._versions.message_schema(segment.schema_version)
 
-    # ---- see smq_core.producing.producer_machine.TopicRows
+    # ---- see smq_core.producing.topic_rows.TopicRows
 
     def split(self, sub_batch: QueuedSubBatch, route: Route) -> list[tuple[Segment, SubBatch]]:
         assert isinstance(sub_batch, SubBatch)

@@ -188,7 +188,7 @@ class SimulatedProducer:
         else:
             self._handle(Submitted(self.split(batch, self.machine.route)))
 
-    # ---- see smq_core.producing.producer_machine.TopicRows
+    # ---- see smq_core.producing.topic_rows.TopicRows
 
     def split(self, sub_batch: Any, route: Route) -> list[tuple[Segment, SimulatedSubBatch]]:
         parts = []
