@@ -67,7 +67,7 @@ FIRST_SEEDS = {
     "publish_uploads_of_any_age": 25,
     "publish_uploads_that_are_about_to_be_collected": 22,
     "publish_values_that_are_about_to_be_collected": 16,
-    "read_the_groups_before_what_expires": 331,
+    "read_the_groups_before_what_expires": 441,
     "remove_a_segment_before_its_predecessors": 7,
     "remove_what_a_group_has_still_to_read": 7,
     "remove_what_the_layout_still_has": 108,
