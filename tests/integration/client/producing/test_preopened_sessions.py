@@ -107,7 +107,7 @@ class StoredSegmentWithProducer:
 def stored_segment(
     seaweed: SeaweedProcess, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StoredSegmentWithProducer]:
-    monkeypatch.setattr("smq.producing.engine.OPEN_AHEAD_SECONDS", 3600.0)
+    monkeypatch.setattr("smq_core.producing.producer_machine.OPEN_AHEAD_SECONDS", 3600.0)
     brokers = BrokerProcesses(tmp_path, seaweed.settings(prefix))
     (broker,) = brokers.start("b1")
     made = StoredSegmentWithProducer(broker)
@@ -149,7 +149,7 @@ def test_an_idle_producer_connects_when_it_writes_again(
     stored_segment: StoredSegmentWithProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored_segment.send()
-    monkeypatch.setattr("smq.producing.engine.OPEN_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr("smq_core.producing.producer_machine.OPEN_AHEAD_SECONDS", 0.0)
     stored_segment.plan(stored_segment.old.name, *HALVES)
     stored_segment.open_successors()
     stored_segment.broker.seal(
