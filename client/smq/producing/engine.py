@@ -208,7 +208,10 @@ class ProducerEngine:
     def on_reply(self, session: int, reply: pb.ProducerReply) -> None:
         if reply.HasField("opened"):
             self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
-        self._handle(event_of(session, reply))
+        event = event_of(session, reply)
+        if isinstance(event, SessionFailed):
+            log.info("session %d of %s failed: %s", session, self.view.name, event.error.message)
+        self._handle(event)
         self._on_resolved()
 
     def on_end(self, session: int, failure: SmqError | None, *, is_planned: bool) -> None:

@@ -94,7 +94,7 @@ class ProducerMachine:
     def __init__(self, identity: ProducerIdentity, layout: Layout, rows: TopicRows, timeout_seconds: float) -> None:
         self.failure: SmqError | None = None
         """Why nothing more is accepted."""
-        self.send_queues = SendQueues(identity.epoch)
+        self.send_queues = SendQueues()
         self.route = Route.of(layout.writable_segments, layout.partitions)
         self._identity = identity
         self._rows = rows

@@ -262,7 +262,6 @@ class SendQueues:
     overtake earlier rows whose outcome is still unknown. The stream may be opened before that.
     """
 
-    epoch: int = 0
     send_queues: dict[str, SendQueue] = field(default_factory=dict)
     predecessors: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
