@@ -22,6 +22,9 @@
     │   │   ├── StoreDenied       the store refuses the credentials; a retry does not help
     │   │   └── BucketMissing     the store has no such bucket; a retry does not help
     │   └── Overloaded            memory is full, and the call waited as long as it may
+    ├── Unauthenticated           nobody knows who the caller is: its token or certificate is missing or wrong
+    ├── PermissionDenied          the caller is known and may not do this: carries who, and what right it lacks
+    │   └── GrantMissing (retry)  carries the topic and the right whose grant has to be presented to this broker
     ├── SegmentSealed             the batch belongs to a successor
     ├── WrongIncarnation          another process has this address: locate the topic again
     ├── SequenceGap               carries the sequence from which to resend
@@ -234,6 +237,28 @@ class Overloaded(Unavailable):
 
     in_flight: int | None = None
     """The bytes that are on their way."""
+
+
+class Unauthenticated(SmqError):
+    """The caller has no token or certificate, or one that is wrong or has expired. Nothing was changed."""
+
+
+@dataclass(eq=False, kw_only=True)
+class PermissionDenied(SmqError):
+    """The caller is known and may not do this. Nothing was changed."""
+
+    identity: str = ""
+    access: str = ""
+    """The right that is missing, in the terms of Kubernetes RBAC."""
+
+
+@dataclass(eq=False, kw_only=True)
+class GrantMissing(PermissionDenied):
+    """The caller has to present a grant of this right to this broker. The leader gives it one if it has the right."""
+
+    retry = True
+    topic: str = ""
+    right: str = ""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from smq_core.access.rights import Right
 from smq_core.errors import InvalidRequest
 from smq_core.model.decision import DecisionAction
 from smq_core.model.group_start import GroupStart
@@ -57,5 +58,6 @@ BROKER_STATE = WireEnum(
 )
 APPLY_RESULT = WireEnum(admin_pb2.ApplyTopicReply.Result, "", "created", "configured", "unchanged")
 DECISION_ACTION = WireEnum(admin_pb2.DecisionList.Decision.Action, "", *DecisionAction)
+RIGHT = WireEnum(data_pb2.Right, "RIGHT_", *(right.value for right in Right))
 SEGMENT_ACTION = WireEnum(admin_pb2.ChangeSegmentsRequest.Action, "", *SegmentAction)
 GROUP_START = WireEnum(groups_pb2.JoinGroupRequest.Start, "", *GroupStart, "positions")

@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 _STATUS: list[tuple[type[errors.SmqError], grpc.StatusCode]] = [
     (errors.UnknownTopic, grpc.StatusCode.NOT_FOUND),
     (errors.UnknownSegment, grpc.StatusCode.NOT_FOUND),
+    (errors.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (errors.PermissionDenied, grpc.StatusCode.PERMISSION_DENIED),
     (errors.InvalidRequest, grpc.StatusCode.INVALID_ARGUMENT),
     (errors.NotLeader, grpc.StatusCode.FAILED_PRECONDITION),
     (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),

@@ -39,6 +39,13 @@ class Lane(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LANE_UNSPECIFIED: _ClassVar[Lane]
     LANE_SMALL: _ClassVar[Lane]
     LANE_BULK: _ClassVar[Lane]
+
+class Right(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RIGHT_UNSPECIFIED: _ClassVar[Right]
+    RIGHT_PRODUCE: _ClassVar[Right]
+    RIGHT_CONSUME: _ClassVar[Right]
+    RIGHT_ADMINISTER: _ClassVar[Right]
 DURABILITY_UNSPECIFIED: Durability
 DURABILITY_REPLICATED: Durability
 DURABILITY_STORED: Durability
@@ -60,6 +67,10 @@ REASON_SCHEMA: Reason
 LANE_UNSPECIFIED: Lane
 LANE_SMALL: Lane
 LANE_BULK: Lane
+RIGHT_UNSPECIFIED: Right
+RIGHT_PRODUCE: Right
+RIGHT_CONSUME: Right
+RIGHT_ADMINISTER: Right
 
 class Replica(_message.Message):
     __slots__ = ("broker", "incarnation", "address")
@@ -653,6 +664,36 @@ class LocateReply(_message.Message):
     store_options: _containers.ScalarMap[str, str]
     losses: int
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ..., losses: _Optional[int] = ...) -> None: ...
+
+class Grant(_message.Message):
+    __slots__ = ("release", "identity", "topic", "uid", "right", "expires_at")
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    release: str
+    identity: str
+    topic: str
+    uid: str
+    right: Right
+    expires_at: int
+    def __init__(self, release: _Optional[str] = ..., identity: _Optional[str] = ..., topic: _Optional[str] = ..., uid: _Optional[str] = ..., right: _Optional[_Union[Right, str]] = ..., expires_at: _Optional[int] = ...) -> None: ...
+
+class SignedGrant(_message.Message):
+    __slots__ = ("grant", "signature")
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    grant: bytes
+    signature: bytes
+    def __init__(self, grant: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class PresentGrants(_message.Message):
+    __slots__ = ("grants",)
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    grants: _containers.RepeatedCompositeFieldContainer[SignedGrant]
+    def __init__(self, grants: _Optional[_Iterable[_Union[SignedGrant, _Mapping]]] = ...) -> None: ...
 
 class BrokerStatus(_message.Message):
     __slots__ = ("broker", "incarnation", "draining", "tail_bytes", "memory_limit", "segments", "journal_problem", "filer_problem", "filer_failing_seconds")

@@ -49,6 +49,8 @@ EXPECTED = {
     "NotLeader",
     "Overloaded",
     "PartlySent",
+    "PermissionDenied",
+    "Unauthenticated",
     "Producer",
     "ProducerFenced",
     "PublishedRange",

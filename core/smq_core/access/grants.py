@@ -1,0 +1,87 @@
+"""Grants: what the leader has allowed an identity to do, for some minutes. Brokers check them without the leader.
+
+The leader signs them, so a broker needs neither the leader nor the API server to verify one. A client presents its
+grants to a broker before its first stream there, and again before they expire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smq_core.access.rights import Right
+from smq_core.errors import PermissionDenied
+
+# How long the leader's grants are good for.
+GRANT_SECONDS = 300
+# How much longer a grant counts while this broker has no leader, which alone could renew it.
+LEADERLESS_GRACE_SECONDS = 600
+# The most grants that a broker keeps for one identity. More topics than that are read and written by no one process.
+MAX_GRANTS_PER_IDENTITY = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """``topic`` is ``namespace/name``, ``uid`` the topic's, so that a grant does not outlive it.
+
+    ``expires_at`` is in seconds since the Unix epoch.
+    """
+
+    release: str
+    identity: str
+    topic: str
+    uid: str
+    right: Right
+    expires_at: float
+
+
+class GrantBook:
+    """The grants that were presented to one broker. ``release`` is its own. Times are seconds since the Unix epoch."""
+
+    def __init__(self, release: str) -> None:
+        self._release = release
+        self._expiry: dict[str, dict[tuple[str, Right], float]] = {}
+        """By identity: until when it has a right to the topic with a uid."""
+
+    def add(self, identity: str, grant: Grant, now: float) -> None:
+        """Takes a grant whose signature was verified. Raises PermissionDenied if it is another's, or has expired."""
+        if grant.release != self._release:
+            raise PermissionDenied("this grant is one of another release", identity=identity)
+        if grant.identity != identity:
+            raise PermissionDenied("this grant is one of another identity", identity=identity)
+        if grant.expires_at <= now:
+            raise PermissionDenied("this grant has expired: fetch a new one from the leader", identity=identity)
+        held = self._expiry.setdefault(identity, {})
+        if len(held) >= MAX_GRANTS_PER_IDENTITY:
+            self._drop_expired(identity, now)
+            held = self._expiry.setdefault(identity, {})
+        if len(held) >= MAX_GRANTS_PER_IDENTITY:
+            raise PermissionDenied(
+                f"a broker keeps {MAX_GRANTS_PER_IDENTITY} grants for one identity: use fewer topics at a time",
+                identity=identity,
+            )
+        key = (grant.uid, grant.right)
+        held[key] = max(held.get(key, 0.0), grant.expires_at)
+
+    def allows(self, identity: str, uid: str, right: Right, now: float, leader_seen_at: float) -> bool:
+        """Whether the identity has the right to the topic with this uid.
+
+        ``leader_seen_at`` is when a leader last answered this broker: without a leader a grant counts for longer.
+        """
+        expires_at = self._expiry.get(identity, {}).get((uid, right))
+        if expires_at is None:
+            return False
+        if now <= expires_at:
+            return True
+        return leader_seen_at < expires_at and now <= expires_at + LEADERLESS_GRACE_SECONDS
+
+    def drop_expired(self, now: float) -> None:
+        """Forgets what can allow nothing any more."""
+        for identity in list(self._expiry):
+            self._drop_expired(identity, now)
+
+    def _drop_expired(self, identity: str, now: float) -> None:
+        kept = {key: at for key, at in self._expiry[identity].items() if now <= at + LEADERLESS_GRACE_SECONDS}
+        if kept:
+            self._expiry[identity] = kept
+        else:
+            del self._expiry[identity]
