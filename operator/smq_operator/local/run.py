@@ -30,6 +30,8 @@ class LocalLeadership(Standalone):
 
 def run(settings: LocalSettings) -> None:
     """Raises InvalidRequest, StoreUnsupported."""
+    if settings.secure:
+        raise InvalidRequest("--secure is not there yet: this version cannot keep anybody out")
     make_files_private()
     folder = settings.folder
     try:
