@@ -111,19 +111,28 @@ class SegmentReach:
     async def _poll(
         self, managed: ManagedTopic, replicas: Mapping[str, Collection[Replica]], *, of_followers: bool = False
     ) -> dict[str, int]:
-        """All replicas are asked at once. A follower has at least every acked message, so the smallest end counts."""
+        """All replicas are asked at once. A follower has at least every acked message, so the smallest end counts.
+
+        A replica that answers without the segment has not opened it yet, or forgot it after its seal. So nobody has
+        read more of it than was reported, or than its chunks have.
+        """
         uid = managed.topic.uid if managed.topic is not None else ""
+        known = managed.reconciler.watermarks if managed.reconciler is not None else {}
         polled = {r.incarnation: r for each in replicas.values() for r in each}
         found: dict[str, int] = {}
         for status in await asyncio.gather(*map(self._status, polled.values())):
-            for report in status.segments if status is not None else ():
-                mine = {r.incarnation for r in replicas.get(report.segment, ())}
-                if report.uid != uid or status is None or status.incarnation not in mine:
-                    continue
-                upto = max(report.watermark, report.end if of_followers else report.chain_end)
-                found[report.segment] = min(upto, found.get(report.segment, upto))
-                if managed.reconciler is not None:
-                    managed.reconciler.observe_watermark(report.segment, report.watermark)
+            if status is None:
+                continue
+            reports = {report.segment: report for report in status.segments if report.uid == uid}
+            for name in (n for n, each in replicas.items() if status.incarnation in {r.incarnation for r in each}):
+                report = reports.get(name)
+                if report is None:
+                    upto = known.get(name, 0)
+                else:
+                    upto = max(report.watermark, report.end if of_followers else report.chain_end)
+                    if managed.reconciler is not None:
+                        managed.reconciler.observe_watermark(name, report.watermark)
+                found[name] = min(upto, found.get(name, upto))
         return found
 
     async def _status(self, replica: Replica) -> pb.BrokerStatus | None:

@@ -447,6 +447,20 @@ async def test_an_unresponsive_primary_is_replaced_by_the_follower_with_the_leas
 
 
 @virtual_time
+async def test_nobody_has_read_a_segment_that_its_replicas_have_not_opened() -> None:
+    """A position there would skip what the segment gets later."""
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        bench.leader.reports_paused = True
+        for broker in bench.fleet.brokers.values():
+            broker.held.clear()
+        with pytest.raises(RpcAborted, match="has no offset 10000"):
+            await bench.commit(joined.generation, 10_000)
+        assert not bench.stored().get(bench.segment)
+
+
+@virtual_time
 async def test_all_unresponsive_brokers_are_polled_at_once() -> None:
     bench = GroupBench()
     async with bench.serving():
