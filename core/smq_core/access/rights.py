@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-API_GROUP = "smq.seaweedfs.com"
+API_GROUP = "seaweedmq.io"
 # How many names of patterns are tried for a group besides its own; each is one review by the API server.
 MAX_PATTERNS = 4
 
