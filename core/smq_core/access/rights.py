@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 API_GROUP = "seaweedmq.io"
+# Resources in the terms of RBAC.
+TOPICS, CONSUMER_GROUPS, BROKERS = "topics", "groups", "brokers"
 # How many names of patterns are tried for a group besides its own; each is one review by the API server.
 MAX_PATTERNS = 4
 
@@ -43,13 +45,27 @@ class Access:
 def topic_right(right: Right, topic: str) -> Access:
     """``topic`` is ``namespace/name``."""
     namespace, _, name = topic.partition("/")
-    return Access(verb="create", resource="topics", namespace=namespace, name=name, subresource=right.value)
+    return Access(verb="create", resource=TOPICS, namespace=namespace, name=name, subresource=right.value)
 
 
 def topic_verb(verb: str, topic: str) -> Access:
     """A verb on the Topic resource itself, such as ``delete``. ``topic`` is ``namespace/name``."""
     namespace, _, name = topic.partition("/")
-    return Access(verb=verb, resource="topics", namespace=namespace, name=name)
+    return Access(verb=verb, resource=TOPICS, namespace=namespace, name=name)
+
+
+def group_rights(topic: str, group: str) -> tuple[Access, ...]:
+    """The rights to use this consumer group of a topic, each of which is enough. ``topic`` is ``namespace/name``."""
+    namespace, _, _ = topic.partition("/")
+    return tuple(
+        Access(verb="create", resource=CONSUMER_GROUPS, namespace=namespace, name=name, subresource=Right.CONSUME.value)
+        for name in group_names(group)
+    )
+
+
+def broker_verb(verb: str) -> Access:
+    """A verb on the brokers of the release."""
+    return Access(verb=verb, resource=BROKERS, namespace="")
 
 
 def group_names(group: str) -> tuple[str, ...]:
