@@ -14,7 +14,7 @@ CORE = ROOT / "core" / "smq_core"
 
 MODULES = """
 asyncio concurrent multiprocessing queue sched select selectors signal threading
-ftplib http io os shutil socket socketserver ssl subprocess tempfile urllib
+ftplib http io os shutil socket socketserver ssl subprocess tempfile urllib.error urllib.request
 numpy.random random secrets time uuid
 grpc kopf kubernetes obstore pyarrow.dataset pyarrow.flight pyarrow.fs pyarrow.parquet
 smq smq_broker smq_operator smq_proto smq_storage
