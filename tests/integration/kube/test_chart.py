@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 from support.kube.chart import CHART, VALUES, given, of_kind, render
 from support.kube.client import KubeClient, established
 from support.kube.manifest_cases import manifest
-from support.waiting import HANG_GUARD
+from support.kube.operator_process import pod_of
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
@@ -102,6 +105,45 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: KubeClient, namespa
     finally:
         for resource in made:
             if resource["kind"].startswith("Cluster"):
+                kube.delete(resource)
+
+
+def test_the_operator_cannot_change_what_a_pod_runs(kube: KubeClient, namespace: str) -> None:
+    """RBAC lets it patch Pods; a policy holds it to one label and one annotation of the Pods of its release."""
+    made = render({"crds": {"install": False}}, name="held", namespace=namespace)
+    made = [r for r in made if "Role" in r["kind"] or "Admission" in r["kind"] or r["kind"] == "ServiceAccount"]
+    for resource in made:
+        kube.apply(resource)
+    own, other = (pod_of(name, namespace, "broker") for name in ("own", "other"))
+    own["metadata"]["labels"] = {"seaweedmq.io/release": "held", "a": "b"}
+    other["metadata"]["labels"] = {"seaweedmq.io/release": "another"}
+    for pod in (own, other):
+        kube.create(pod)
+    user = f"system:serviceaccount:{namespace}:held-operator"
+
+    def may(pod: str, change: object) -> bool:
+        arguments = ["patch", "pod", pod, "-n", namespace, f"--as={user}", "--type=merge", "--dry-run=server"]
+        try:
+            kube.kubectl(*arguments, "-p", json.dumps(change))
+        except subprocess.CalledProcessError as error:
+            assert "the operator of SeaweedMQ may change" in error.stderr, error.stderr
+            return False
+        return True
+
+    try:
+        image = {"spec": {"containers": [{"name": own["spec"]["containers"][0]["name"], "image": "evil"}]}}
+        eventually(lambda: not may("own", image), what="the policy")
+        assert may("own", {"metadata": {"labels": {"seaweedmq.io/leader": "true"}}})
+        assert may("own", {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "7"}}})
+        assert not may("own", {"metadata": {"labels": {"app": "another"}}})
+        assert not may("own", {"metadata": {"labels": {"a": None}}})
+        assert not may("own", {"metadata": {"labels": {"seaweedmq.io/release": "another"}}})
+        assert not may("own", {"metadata": {"annotations": {"x": ""}}})
+        assert not may("own", {"metadata": {"finalizers": ["x.y/z"]}})
+        assert not may("other", {"metadata": {"labels": {"seaweedmq.io/leader": "true"}}})
+    finally:
+        for resource in made:
+            if resource["kind"].startswith("Cluster") or "Admission" in resource["kind"]:
                 kube.delete(resource)
 
 
