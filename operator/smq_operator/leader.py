@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from smq_operator.api.admin import AdminService
+from smq_operator.api.auth import AuthService
 from smq_operator.api.brokers import BrokerService
 from smq_operator.api.groups import GroupService
 from smq_operator.api.publishes import PublishService
@@ -13,6 +14,7 @@ from smq_operator.api.server import LeaderServices
 from smq_operator.api.topics import TopicService
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.connectivity import BrokerConnectivity
+from smq_operator.brokers.dialer import OPEN, BrokerDialer
 from smq_operator.brokers.liveness import LivenessProbes
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.brokers.sealing import SealExecutor
@@ -49,6 +51,7 @@ from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.security.leader_security import LeaderSecurity
 from smq_operator.status.health import WARM_UP_US as HEALTH_WARM_UP_US
 from smq_operator.status.health import HealthMonitor
 from smq_storage.compaction.file_list_switch import plan_small_files
@@ -99,6 +102,8 @@ def build_leader(
     writer_id: str,
     cleanup: CleanupSettings,
     merge: MergeSettings,
+    dialer: BrokerDialer = OPEN,
+    security: LeaderSecurity | None = None,
     warm_up_us: int = WARM_UP_US,
     health_warm_up_us: int = HEALTH_WARM_UP_US,
     check_file_lists_after_us: int = CHECK_AGAIN_AFTER_US,
@@ -106,7 +111,8 @@ def build_leader(
 ) -> Leader:
     """``owner`` returns the platform's name for its topics; ``writer_id`` names this leader in seal chunks.
 
-    ``store_settings`` is what clients get to reach the store. Call it on the event loop.
+    ``store_settings`` is what clients get to reach the store. Without ``security`` the release is open.
+    Call it on the event loop.
     """
     clock = pauses = PauseAwareClock(clock)
     registry, warm_up = BrokerRegistry(platform), WarmUp(clock, warm_up_us)
@@ -199,7 +205,7 @@ def build_leader(
         has_small_files=lambda file_list: bool(plan_small_files(file_list, merge.policy)),
     )
     merger = SmallFileMerger(topics=topics, source=file_lists, store=store, tasks=tasks, clock=clock, settings=merge)
-    publishes = PublishCompleter(topics=topics, store=store, tasks=tasks, clock=clock)
+    publishes = PublishCompleter(topics=topics, store=store, tasks=tasks, clock=clock, dialer=dialer)
     health = HealthMonitor(
         topics=topics,
         registry=registry,
@@ -312,5 +318,6 @@ def build_leader(
             groups=group_service,
             publishes=publish_service,
             admin=admin_service,
+            auth=AuthService(readiness=readiness, topics=topics, clock=clock, security=security),
         ),
     )

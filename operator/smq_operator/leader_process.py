@@ -16,6 +16,7 @@ from smq_core.model.entities import SECOND
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.api.server import GrpcServer
 from smq_operator.brokers.calls import BrokerClients
+from smq_operator.brokers.dialer import OPEN, BrokerDialer, SecureDialer
 from smq_operator.dashboard.overview import Overview, ShownLag
 from smq_operator.dashboard.pages import DashboardPages
 from smq_operator.leader import Leader, build_leader
@@ -28,6 +29,7 @@ from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.settings import Settings, advertised
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.security.leader_security import LeaderSecurity
 from smq_operator.status.health import describe_outage
 from smq_storage.catalog.root_format import ensure_root_format
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -138,6 +140,7 @@ async def run_leader(
     settings: Settings,
     make_platform: Callable[[str, Readiness, TaskRunner], Platform],
     make_election: Callable[[str, Readiness, TaskRunner], Election],
+    security: LeaderSecurity | None = None,
 ) -> None:
     """Leads, once it is elected, until SIGTERM, SIGINT or SIGHUP. The factories get the address of this leader.
 
@@ -147,10 +150,12 @@ async def run_leader(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
-    server = GrpcServer(settings.listen)
+    server = GrpcServer(settings.listen, security, lambda: leader.topics)
     address = advertised(settings, server.port)
     store, pool, stopping = settings.store.open(), ThreadPoolExecutor(STORE_THREADS, "store"), threading.Event()
-    readiness, tasks, brokers = Readiness(not_ready_reason="starting"), TaskRunner(on_fatal=stop.set), BrokerClients()
+    dialer: BrokerDialer = SecureDialer(security.certificate) if security is not None else OPEN
+    readiness, tasks = Readiness(not_ready_reason="starting"), TaskRunner(on_fatal=stop.set)
+    brokers = BrokerClients(dialer=dialer)
     loop.set_exception_handler(tasks.on_callback_error)
     platform = make_platform(address, readiness, tasks)
     election = make_election(address, readiness, tasks)
@@ -166,6 +171,8 @@ async def run_leader(
         writer_id=f"leader-{uuid.uuid4().hex[:12]}",
         cleanup=settings.cleanup,
         merge=settings.merge,
+        dialer=dialer,
+        security=security,
     )
     metrics = Metrics(
         topics=leader.topics,
@@ -179,6 +186,7 @@ async def run_leader(
         group_lags=leader.group_lags,
         tasks=tasks,
         clock=leader.clock,
+        denied=security.access.audit.denied if security is not None else None,
     )
     overview = overview_of(leader)
     http = HttpServer(

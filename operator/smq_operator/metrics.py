@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,6 +21,7 @@ from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.security.audit import DenialReason
 from smq_operator.status.health import FILER
 
 
@@ -39,7 +40,9 @@ class _LeaderMetrics(PrometheusCollector):
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
+        denied: Mapping[DenialReason, int] | None,
     ) -> None:
+        self._denied = denied
         self._topics = topics
         self._brokers = registry
         self._decisions = decisions
@@ -88,6 +91,13 @@ class _LeaderMetrics(PrometheusCollector):
         for kind, count in sorted(self._tasks.problems.kinds().items()):
             documents.add_metric([kind], count)
         yield documents
+        if self._denied is not None:
+            denied = CounterMetricFamily(
+                "smq_leader_access_denied", "Calls that the leader refused to their callers.", labels=["reason"]
+            )
+            for reason in DenialReason:
+                denied.add_metric([reason.value], self._denied.get(reason, 0))
+            yield denied
 
     def _cleanup(self) -> Iterator[Metric]:
         it = self._garbage_collector
@@ -234,7 +244,9 @@ class Metrics:
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
+        denied: Mapping[DenialReason, int] | None = None,
     ) -> None:
+        """``denied`` counts the callers that were refused; None in a release without security."""
         self._registry = CollectorRegistry()
         self._registry.register(
             _LeaderMetrics(
@@ -249,6 +261,7 @@ class Metrics:
                 group_lags=group_lags,
                 tasks=tasks,
                 clock=clock,
+                denied=denied,
             )
         )
 

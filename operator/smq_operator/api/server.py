@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import grpc
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.addresses import join_address
+from smq_operator.api.access.interceptor import AccessInterceptor
 from smq_operator.api.admin import AdminService
+from smq_operator.api.auth import AuthService
 from smq_operator.api.brokers import BrokerService
 from smq_operator.api.groups import GroupService
 from smq_operator.api.publishes import PublishService
 from smq_operator.api.topics import TopicService
+from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.settings import host_port
+from smq_operator.security.leader_security import LeaderSecurity
 from smq_proto.v1.admin_pb2_grpc import add_AdminServicer_to_server
+from smq_proto.v1.auth_pb2_grpc import add_AuthServicer_to_server
 from smq_proto.v1.brokers_pb2_grpc import add_BrokersServicer_to_server
 from smq_proto.v1.groups_pb2_grpc import add_GroupsServicer_to_server
 from smq_proto.v1.publishes_pb2_grpc import add_PublishesServicer_to_server
@@ -39,20 +45,27 @@ class LeaderServices:
     groups: GroupService
     publishes: PublishService
     admin: AdminService
+    auth: AuthService
 
 
 class GrpcServer:
     """Takes its port when it is constructed, so that its address is known, and answers once it is started.
 
+    With ``security`` it speaks TLS, and lets nobody in without a token. ``topics`` returns the topics of this leader.
     Raises InvalidRequest if the port is taken. Construct it on the event loop.
     """
 
-    def __init__(self, listen: str) -> None:
+    def __init__(self, listen: str, security: LeaderSecurity | None, topics: Callable[[], TopicDirectory]) -> None:
         host, port = host_port(listen)
-        self._server = grpc.aio.server(options=_OPTIONS)
+        checks = [AccessInterceptor(security.access, topics)] if security is not None else []
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=checks)
         self._running = False
         try:
-            self.port = self._server.add_insecure_port(join_address(host, port))
+            if security is None:
+                self.port = self._server.add_insecure_port(join_address(host, port))
+            else:
+                credentials = security.certificate.server_credentials()
+                self.port = self._server.add_secure_port(join_address(host, port), credentials)
         except RuntimeError:
             self.port = 0
         if self.port == 0:
@@ -67,6 +80,7 @@ class GrpcServer:
         add_GroupsServicer_to_server(services.groups, self._server)
         add_PublishesServicer_to_server(services.publishes, self._server)
         add_AdminServicer_to_server(services.admin, self._server)
+        add_AuthServicer_to_server(services.auth, self._server)
         await self._server.start()
         self._running = True
 

@@ -9,8 +9,10 @@ from typing import Protocol
 import pyarrow.flight as fl
 from google.protobuf.message import Message
 
+from smq_core.access.certificates import Certificate
 from smq_core.errors import SmqError, Unavailable, Unreachable
 from smq_core.model.entities import Replica
+from smq_operator.brokers.dialer import OPEN, BrokerDialer
 from smq_proto import flight
 from smq_proto.channel_options import NO_PROXY
 
@@ -46,8 +48,9 @@ class BrokerCalls(Protocol):
 
 
 class _BrokerConnection:
-    def __init__(self, address: str) -> None:
-        self.client = fl.connect(f"grpc://{address}", generic_options=_OPTIONS)
+    def __init__(self, client: fl.FlightClient, certificate: Certificate | None) -> None:
+        self.client = client
+        self.certificate = certificate
         self.slots = asyncio.Semaphore(MAX_CALLS_PER_BROKER)
         self.background = asyncio.Semaphore(MAX_BACKGROUND_CALLS_PER_BROKER)
 
@@ -55,7 +58,8 @@ class _BrokerConnection:
 class BrokerClients:
     """The leader's Flight clients. Use it on the event loop; the calls run in threads."""
 
-    def __init__(self, threads: int = 256) -> None:
+    def __init__(self, threads: int = 256, dialer: BrokerDialer = OPEN) -> None:
+        self._dialer = dialer
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="broker-call")
         self._urgent_pool = ThreadPoolExecutor(8, thread_name_prefix="broker-status")
         self._connections: dict[str, _BrokerConnection] = {}
@@ -75,9 +79,7 @@ class BrokerClients:
         An ``urgent`` call is short and does not queue behind others. A ``background`` call may take long, and others do
         not queue behind it. Raises the SmqError that the broker returned, or Unavailable.
         """
-        connection = self._connections.get(replica.incarnation)
-        if connection is None:
-            connection = self._connections[replica.incarnation] = _BrokerConnection(replica.address)
+        connection = self._connection(replica)
         loop = asyncio.get_running_loop()
         try:
             if urgent:
@@ -93,6 +95,14 @@ class BrokerClients:
         except _ConnectionFailed as error:
             self._drop(replica.incarnation, connection)
             raise Unavailable(f"broker {replica.broker} at {replica.address}: {error}") from error
+
+    def _connection(self, replica: Replica) -> _BrokerConnection:
+        """A connection that brokers will not end soon: one with a former certificate is replaced."""
+        connection, certificate = self._connections.get(replica.incarnation), self._dialer.certificate()
+        if connection is None or connection.certificate is not certificate:
+            client = self._dialer.connect(replica, _OPTIONS)
+            connection = self._connections[replica.incarnation] = _BrokerConnection(client, certificate)
+        return connection
 
     def _drop(self, incarnation: str, connection: _BrokerConnection) -> None:
         """The next call opens a new connection, because this one may be broken. Its running calls go on."""

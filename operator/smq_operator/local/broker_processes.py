@@ -24,6 +24,7 @@ import structlog
 from smq_core.errors import InvalidRequest
 from smq_operator.local.broker_records import BrokerRecord, read_records
 from smq_operator.local.journals import BrokerJournals
+from smq_operator.local.security.broker_credentials import CA_VARIABLE, NO_CREDENTIALS, BrokerCredentials
 from smq_operator.platform_port import TerminationProof
 from smq_storage.process.boot import boot_id
 from smq_storage.process.child_processes import start_child
@@ -72,6 +73,7 @@ class BrokerProcesses:
         environment: dict[str, str],
         changed: Callable[[], None],
         journal: bool = True,
+        credentials: BrokerCredentials | None = None,
     ) -> None:
         self._folder = folder.resolve()
         self._records = folder / "brokers"
@@ -80,6 +82,7 @@ class BrokerProcesses:
         self._command = list(command)
         self._environment = environment
         self._changed = changed
+        self._credentials = credentials
         self._children: dict[str, _BrokerProcess] = {}
         self._journals = BrokerJournals(self._records, enabled=journal)
         self._termination_proofs: dict[str, TerminationProof] = {}
@@ -121,13 +124,22 @@ class BrokerProcesses:
             if child.pidfd is None:
                 continue
             log.info("broker.adopted", broker=record.name, pid=record.pid, incarnation=record.incarnation)
-            if record.leader != self._leader:
-                # It cannot find this leader. SIGTERM lets it write its tails to the filer, and it is restarted.
-                log.warning("broker.replaced", broker=record.name, message=f"it reports to {record.leader}")
+            why = self._cannot_join(record)
+            if why:
+                # SIGTERM lets it write its tails to the filer, and it is restarted.
+                log.warning("broker.replaced", broker=record.name, message=why)
                 self._request_termination(child)
         for name in self._journals.brokers():
             self._children.setdefault(name, _BrokerProcess(BrokerRecord(name=name, incarnation=""), desired=False))
         self._adopted = True
+
+    def _cannot_join(self, record: BrokerRecord) -> str:
+        """Why a process of an earlier leader cannot report to this one; empty if it can."""
+        if record.leader != self._leader:
+            return f"it reports to {record.leader}"
+        if record.secure != (self._credentials is not None):
+            return "it was started by a leader with another setting of --secure"
+        return ""
 
     def _unrecorded(self, records: Sequence[BrokerRecord]) -> list[BrokerRecord]:
         """Living brokers of this folder whose records were damaged or deleted."""
@@ -138,7 +150,13 @@ class BrokerProcesses:
             if name and incarnation and name not in known:
                 leader = environment.get(LEADER_VARIABLE, "")
                 record = BrokerRecord(
-                    name=name, incarnation=incarnation, pid=pid, started=start_time(pid), boot=self._boot, leader=leader
+                    name=name,
+                    incarnation=incarnation,
+                    pid=pid,
+                    started=start_time(pid),
+                    boot=self._boot,
+                    leader=leader,
+                    secure=bool(environment.get(CA_VARIABLE)),
                 )
                 record.write(self._records)
                 found.append(record)
@@ -179,7 +197,12 @@ class BrokerProcesses:
         old, journal = child.record, self._journals.path_for(child.record.name)
         terminated = [*old.terminated, old.incarnation] if old.incarnation else old.terminated
         record = child.record = BrokerRecord(
-            name=old.name, incarnation=uuid.uuid4().hex, boot=self._boot, leader=self._leader, terminated=terminated
+            name=old.name,
+            incarnation=uuid.uuid4().hex,
+            boot=self._boot,
+            leader=self._leader,
+            secure=self._credentials is not None,
+            terminated=terminated,
         )
         child.ended = asyncio.Event()
         child.terminating = not child.desired
@@ -199,6 +222,7 @@ class BrokerProcesses:
                     INCARNATION_VARIABLE: record.incarnation,
                     JOURNAL_VARIABLE: str(journal or ""),
                     DRAIN_VARIABLE: "" if child.desired else "true",
+                    **self._credentials_of(record),
                 },
             )
             record.pid = child.process.pid
@@ -218,6 +242,9 @@ class BrokerProcesses:
         why = {} if child.desired else {"message": "it should not run, but its journal may have messages: it drains"}
         log.info("broker.started", broker=record.name, pid=record.pid, incarnation=record.incarnation, **why)
         self._changed()
+
+    def _credentials_of(self, record: BrokerRecord) -> dict[str, str]:
+        return self._credentials.issue(record.incarnation) if self._credentials is not None else NO_CREDENTIALS
 
     def _give_up(self, child: _BrokerProcess, proof: str) -> None:
         """Ends a process that was just started, so that nobody can use it, and starts the broker again later."""
@@ -273,6 +300,8 @@ class BrokerProcesses:
         record = child.record
         if record.incarnation:
             self._prove(child, record.incarnation, proof)
+            if self._credentials is not None:
+                self._credentials.revoke(record.incarnation)
         self._prove_again(child)  # this process may have emptied the journals of others
         child.ended.set()
         loop = asyncio.get_running_loop()

@@ -27,6 +27,8 @@ class BrokerRecord:
     boot: str = ""
     leader: str = ""
     """The leader's address that was passed to the process."""
+    secure: bool = False
+    """Whether it speaks TLS, and got a token."""
     terminated: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:

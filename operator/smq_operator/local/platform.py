@@ -7,6 +7,7 @@
     DIR/brokers/<name>/      the broker's journal
     DIR/logs/<name>.log      output of brokers
     DIR/leader.lock          held by the one leader
+    DIR/security/            with --secure: keys, tokens and the policy
     DIR/watermarks.json      up to where messages are acked
 """
 
@@ -23,6 +24,7 @@ import structlog
 
 from smq_core.model.entities import TopicSpec
 from smq_operator.local.broker_processes import BrokerProcesses, broker_command
+from smq_operator.local.security.broker_credentials import BrokerCredentials
 from smq_operator.local.settings import LocalSettings
 from smq_operator.local.topic_manifests import TopicManifests
 from smq_operator.platform_port import AppliedManifest, DesiredTopic, Problem, TerminationProof
@@ -56,6 +58,7 @@ class LocalPlatform:
         environment: dict[str, str],
         clock: Callable[[], int],
         tasks: TaskRunner,
+        credentials: BrokerCredentials | None = None,
     ) -> None:
         self._settings = settings
         self._manifests = TopicManifests(settings.folder / "topics", clock)
@@ -67,6 +70,7 @@ class LocalPlatform:
             environment=environment,
             changed=self._notify_changed,
             journal=settings.journal,
+            credentials=credentials,
         )
         self._changed: Callable[[], None] = lambda: None
         self._tasks = tasks

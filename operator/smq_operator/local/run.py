@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Mapping
 
 from smq_core.errors import InvalidRequest
 from smq_operator.leader import Leader
 from smq_operator.leader_process import BackgroundTask, Standalone, run_leader
 from smq_operator.local.folder import FolderLock, folder_id
+from smq_operator.local.security.folder import SecurityFolder
 from smq_operator.local.settings import LocalSettings
 from smq_operator.local.watermarks import WatermarkRecorder
+from smq_operator.platform_port import Platform
 from smq_operator.runtime import clock
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.process.extras import needs_extra
 from smq_storage.process.file_modes import make_files_private
 
@@ -30,8 +36,6 @@ class LocalLeadership(Standalone):
 
 def run(settings: LocalSettings) -> None:
     """Raises InvalidRequest, StoreUnsupported."""
-    if settings.secure:
-        raise InvalidRequest("--secure is not there yet: this version cannot keep anybody out")
     make_files_private()
     folder = settings.folder
     try:
@@ -44,13 +48,29 @@ def run(settings: LocalSettings) -> None:
     with needs_extra("smq-operator local", "local"):  # the image lacks it
         from smq_operator.local.platform import LocalPlatform
 
-    election = LocalLeadership(folder_id(folder), settings)
-    asyncio.run(
-        run_leader(
-            settings,
-            lambda address, _, tasks: LocalPlatform(
-                settings=settings, leader=address, environment=environment, clock=clock.now, tasks=tasks
-            ),
-            lambda *_: election,
+    owner = folder_id(folder)
+    platform: Platform | None = None
+
+    def has_ended(incarnation: str) -> bool:
+        return platform is not None and platform.termination_proof(incarnation) is not None
+
+    election, security, credentials = LocalLeadership(owner, settings), None, None
+    if settings.secure:
+        kept = SecurityFolder(folder / "security", time.time)
+        kept.ensure(owner)
+        brokers = kept.broker_tokens(has_ended)
+        security, credentials = kept.open(brokers, f"{owner}-{os.getpid()}"), kept.credentials(brokers)
+
+    def make_platform(address: str, _: Readiness, tasks: TaskRunner) -> Platform:
+        nonlocal platform
+        platform = LocalPlatform(
+            settings=settings,
+            leader=address,
+            environment=environment,
+            clock=clock.now,
+            tasks=tasks,
+            credentials=credentials,
         )
-    )
+        return platform
+
+    asyncio.run(run_leader(settings, make_platform, lambda *_: election, security))

@@ -20,6 +20,7 @@ from smq_core.model.atomic_publish import AppState, AtomicFile, AtomicPublish, A
 from smq_core.model.entities import SECOND, Micros, Topic, TopicSchema
 from smq_core.model.schema_evolution import schema_history
 from smq_core.producing.roll_forward import FilePartitions, RowRange, SegmentBatches, plan_roll_forward
+from smq_operator.brokers.dialer import OPEN, BrokerDialer
 from smq_operator.publishing.files import read_partitions, reference_of
 from smq_operator.publishing.reference_stream import publish_references
 from smq_operator.publishing.tried_segments import ReadSegments, last_sequence_before_forgotten, read_tried_segments
@@ -66,12 +67,19 @@ class PublishCompleter:
     """See the module's docstring. Use it on the event loop. ``problems`` says why a publish is not complete."""
 
     def __init__(
-        self, *, topics: Mapping[str, ManagedTopic], store: StorePool, tasks: TaskRunner, clock: Clock
+        self,
+        *,
+        topics: Mapping[str, ManagedTopic],
+        store: StorePool,
+        tasks: TaskRunner,
+        clock: Clock,
+        dialer: BrokerDialer = OPEN,
     ) -> None:
         self._topics = topics
         self._store = store
         self._tasks = tasks
         self._now = clock
+        self._publish = partial(publish_references, dialer=dialer)
         self._streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="publish")
         self._attempts: dict[Key, _Attempt] = {}
         self._running: set[Key] = set()
@@ -211,7 +219,7 @@ class PublishCompleter:
             return  # it has older columns, so it is being replaced
         files = await self._files_for(topic, publish, batches.ranges, schemas, attempt)
         references = [reference_of(files[rows.file], rows) for rows in batches.ranges]
-        write = partial(publish_references, topic, segment, message_schema(schemas[-1].columns), app, references)
+        write = partial(self._publish, topic, segment, message_schema(schemas[-1].columns), app, references)
         loop = asyncio.get_running_loop()
         try:
             forgotten_upto = await loop.run_in_executor(self._streams, write)

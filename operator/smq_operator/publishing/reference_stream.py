@@ -12,6 +12,7 @@ from smq_core.errors import SegmentSealed, Unavailable
 from smq_core.model.atomic_publish import AppState
 from smq_core.model.entities import Segment, Topic
 from smq_core.model.reference import Reference
+from smq_operator.brokers.dialer import OPEN, BrokerDialer
 from smq_proto.channel_options import NO_PROXY
 from smq_proto.error_conversion import error_from_pb
 from smq_proto.flight import flight_errors, parse
@@ -32,6 +33,7 @@ def publish_references(
     app: AppState,
     references: Sequence[Reference],
     *,
+    dialer: BrokerDialer = OPEN,
     checked_upto: int = 0,
 ) -> int | None:
     """Writes reference ``n`` with sequence ``n``, and returns None when all of them are durable. Blocks.
@@ -51,7 +53,7 @@ def publish_references(
     hello = pb.ProducerHello(producer=app.producer, epoch=app.epoch, instance=app.producer)
     descriptor = fl.FlightDescriptor.for_command(command.SerializeToString())
     options = fl.FlightCallOptions(timeout=TIMEOUT_SECONDS)
-    with flight_errors(), fl.connect(f"grpc://{segment.primary.address}", generic_options=_OPTIONS) as client:
+    with flight_errors(), dialer.connect(segment.primary, _OPTIONS) as client:
         writer, reader = client.do_put(descriptor, schema, options)
         try:
             opening = pb.ProducerFrame.Open(session=SESSION, segment=segment.name, producer=hello)

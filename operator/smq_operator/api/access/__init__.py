@@ -1,0 +1,1 @@
+"""The checks of callers: each call passes them before its handler runs."""

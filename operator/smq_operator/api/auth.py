@@ -1,0 +1,139 @@
+"""Who a caller is, what it may do, and its certificates and grants for brokers.
+
+Every call here is about the caller itself, so it needs nothing but a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf.empty_pb2 import Empty
+
+from smq_core.access.grants import GRANT_SECONDS, Grant
+from smq_core.access.leader_calls import CallSubject
+from smq_core.access.peers import Peer, Role, broker_server_name
+from smq_core.access.policy import TOPIC_VERBS
+from smq_core.access.rights import Access, Right, group_rights, topic_right, topic_verb
+from smq_core.errors import InvalidRequest, PermissionDenied, Unavailable
+from smq_core.model.entities import SECOND
+from smq_operator.api.rpc_errors import unary_handler
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.security.callers import Caller, current_caller
+from smq_operator.security.leader_security import LeaderSecurity
+from smq_proto.logins import certificate_to_pb
+from smq_proto.v1 import auth_pb2
+
+# A client that was let in stays in for that long without the leader. It logs in again after half of it.
+CLIENT_CERTIFICATE_SECONDS = 15 * 60
+# Longer, so that brokers outlive an outage of the leader.
+BROKER_CERTIFICATE_SECONDS = 24 * 3600
+OPEN = "Open"
+_RIGHTS = {right.value: right for right in Right}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthService:
+    """Login, GetGrants, WhoAmI, CheckAccess. Without ``security`` the release is open."""
+
+    readiness: Readiness
+    topics: TopicDirectory
+    clock: Clock
+    security: LeaderSecurity | None
+
+    @unary_handler
+    async def Login(self, request: auth_pb2.LoginRequest) -> auth_pb2.LoginReply:
+        security, caller = self._secured()
+        if request.incarnation != caller.incarnation:
+            raise PermissionDenied(
+                f"{caller.identity} cannot log in as {request.incarnation or 'a client'}: that needs another token",
+                identity=caller.identity,
+            )
+        now = self.clock() / SECOND
+        role = Role.BROKER if caller.incarnation else Role.CLIENT
+        lifetime = BROKER_CERTIFICATE_SECONDS if caller.incarnation else CLIENT_CERTIFICATE_SECONDS
+        release, expires_at = security.authority.release, int(_until(caller, now + lifetime))
+        peer = Peer(role, release, caller.incarnation or caller.identity, expires_at)
+        names = [broker_server_name(caller.incarnation)] if caller.incarnation else []
+        reply = certificate_to_pb(security.authority.issue(peer, now=now, server_names=names))
+        reply.release, reply.identity = release, peer.name
+        if caller.incarnation:
+            reply.grant_keys.append(security.grants.public_key)
+        return reply
+
+    @unary_handler
+    async def GetGrants(self, request: auth_pb2.GetGrantsRequest) -> auth_pb2.GetGrantsReply:
+        security, caller = self._secured()
+        topic = CallSubject(topic=request.topic).full_topic
+        access = security.access
+        decisions = {right: await access.any_of(caller, [topic_right(right, topic)]) for right in Right}
+        rights = [right for right, decision in decisions.items() if decision.allowed]
+        if not rights:
+            raise access.denial(caller, topic_right(Right.CONSUME, topic), decisions[Right.CONSUME], "")
+        managed = self.topics.topic(topic)  # after the check: nobody learns which topics there are
+        if managed.topic is None:
+            raise Unavailable(f"the leader has not read {managed.name} yet: try again")
+        uid, now = managed.topic.uid, self.clock() / SECOND
+        expires_at = _until(caller, now + GRANT_SECONDS)
+        signed = [
+            security.grants.sign(
+                Grant(
+                    release=security.authority.release,
+                    identity=caller.identity,
+                    topic=managed.name,
+                    uid=uid,
+                    right=right,
+                    expires_at=expires_at,
+                )
+            )
+            for right in rights
+        ]
+        return auth_pb2.GetGrantsReply(grants=signed, expires_at=int(expires_at * SECOND))
+
+    @unary_handler
+    async def WhoAmI(self, request: Empty) -> auth_pb2.WhoAmIReply:
+        if self.security is None:
+            return auth_pb2.WhoAmIReply(method=OPEN)
+        _, caller = self._secured()
+        return auth_pb2.WhoAmIReply(
+            identity=caller.identity,
+            groups=caller.groups,
+            method=caller.method,
+            expires_at=int(caller.expires_at * SECOND),
+        )
+
+    @unary_handler
+    async def CheckAccess(self, request: auth_pb2.CheckAccessRequest) -> auth_pb2.CheckAccessReply:
+        security, caller = self._secured()
+        needed = [[_access_of(request.verb, CallSubject(topic=request.topic).full_topic)]]
+        if request.group:
+            if request.verb != Right.CONSUME.value:
+                raise InvalidRequest(f"a consumer group is used by {Right.CONSUME.value}, not by {request.verb}")
+            needed.append(list(group_rights(CallSubject(topic=request.topic).full_topic, request.group)))
+        for alternatives in needed:
+            decision = await security.access.any_of(caller, alternatives)
+            if not decision.allowed:
+                return auth_pb2.CheckAccessReply(reason=decision.reason)
+        return auth_pb2.CheckAccessReply(allowed=True)
+
+    def _secured(self) -> tuple[LeaderSecurity, Caller]:
+        """Raises InvalidRequest in an open release."""
+        caller = current_caller()
+        if self.security is None:
+            raise InvalidRequest("this release is open: everybody may do everything, and there is nothing to log in to")
+        assert caller is not None, "the interceptor lets nobody in without"
+        return self.security, caller
+
+
+def _until(caller: Caller, at: float) -> float:
+    """Nothing that the caller gets outlives its token."""
+    return min(at, caller.expires_at) if caller.expires_at else at
+
+
+def _access_of(verb: str, topic: str) -> Access:
+    if verb in _RIGHTS:
+        return topic_right(_RIGHTS[verb], topic)
+    if verb not in TOPIC_VERBS:
+        raise InvalidRequest(f"{verb!r} is no right: use one of {', '.join(sorted(TOPIC_VERBS))}")
+    return topic_verb(verb, topic)

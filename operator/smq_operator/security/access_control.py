@@ -1,0 +1,101 @@
+"""Lets callers in, or not: who they are, what the call needs, and whether they have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smq_core.access.leader_calls import LEADER_CALLS, CallNeeds, CallSubject
+from smq_core.access.rights import Access
+from smq_core.errors import PermissionDenied, Unauthenticated
+from smq_operator.security.audit import AccessAudit, DenialReason
+from smq_operator.security.callers import AccessDecision, Authorizer, Caller, TokenVerifier
+
+METADATA_KEY = "authorization"
+SCHEME = "bearer "
+# Longer ones are none; tokens of Kubernetes have one or two kilobytes.
+MAX_TOKEN_LENGTH = 8_000
+
+
+class AccessControl:
+    """Every denial goes through here, and is recorded. ``peer`` is where a call comes from, for the log."""
+
+    def __init__(self, tokens: TokenVerifier, authorizer: Authorizer, audit: AccessAudit) -> None:
+        self._tokens = tokens
+        self._authorizer = authorizer
+        self.audit = audit
+
+    async def authenticate(self, metadata: Sequence[tuple[str, str | bytes]]) -> Caller:
+        """Who has the token in the metadata of a call. Raises Unauthenticated, Unavailable."""
+        return await self._tokens.verify(bearer_token(metadata))
+
+    async def authorize(self, caller: Caller, call: str, subject: CallSubject, peer: str) -> bool:
+        """Returns False if the caller gets only what is in namespaces that it may list. Raises PermissionDenied."""
+        entry = LEADER_CALLS.get(call)
+        if entry is None:
+            raise self._denied(caller, call, f"nobody may call {call}", peer)
+        needs = entry.needs(subject)
+        if needs.incarnation is not None or caller.incarnation:
+            self._check_broker(caller, call, needs, peer)
+            return True
+        for alternatives in needs.all_of:
+            decision = await self.any_of(caller, alternatives)
+            if not decision.allowed and needs.lists_namespaces:
+                return False
+            if not decision.allowed:
+                raise self.denial(caller, alternatives[0], decision, peer)
+        return True
+
+    def _check_broker(self, caller: Caller, call: str, needs: CallNeeds, peer: str) -> None:
+        if needs.incarnation is None:
+            if not needs.brokers_too:
+                raise self._denied(caller, call, f"{call} is for clients, and this is the token of a broker", peer)
+        elif not caller.incarnation or caller.incarnation != needs.incarnation:
+            why = f"{call} about {needs.incarnation or 'no incarnation'} needs the token of that broker"
+            raise self._denied(caller, call, why, peer)
+
+    async def any_of(self, caller: Caller, alternatives: Sequence[Access]) -> AccessDecision:
+        """Whether the caller has one of these rights; if not, the reason why it lacks the first."""
+        if caller.incarnation:
+            return AccessDecision(False, "brokers have no rights to topics")
+        first: AccessDecision | None = None
+        for access in alternatives:
+            decision = await self._authorizer.allows(caller, access)
+            if decision.allowed:
+                return decision
+            first = first or decision
+        return first or AccessDecision(False, "nothing allows it")
+
+    def denial(self, caller: Caller, access: Access, decision: AccessDecision, peer: str) -> PermissionDenied:
+        """The error of a caller that lacks a right. It is recorded."""
+        return self._denied(caller, str(access), f"{caller.identity} may not {access}: {decision.reason}", peer)
+
+    def _denied(self, caller: Caller, access: str, message: str, peer: str) -> PermissionDenied:
+        self.audit.record_denial(
+            DenialReason.FORBIDDEN, identity=caller.identity, access=access, peer=peer, message=message
+        )
+        return PermissionDenied(message, identity=caller.identity, access=access)
+
+    def record_unknown(self, error: Unauthenticated, call: str, has_token: bool, peer: str) -> None:
+        """Records a caller that nobody knows."""
+        reason = DenialReason.INVALID_TOKEN if has_token else DenialReason.NO_TOKEN
+        self.audit.record_denial(reason, identity="", access=call, peer=peer, message=error.message)
+
+
+def has_token(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
+    return any(key == METADATA_KEY for key, _ in metadata)
+
+
+def bearer_token(metadata: Sequence[tuple[str, str | bytes]]) -> str:
+    """The token in the metadata of a call. Raises Unauthenticated if there is none, or more than one."""
+    given = [value for key, value in metadata if key == METADATA_KEY]
+    if not given:
+        raise Unauthenticated(
+            "this release needs a token, and the call has none: give one by token_file= or SMQ_TOKEN_FILE"
+        )
+    value = given[0]
+    if len(given) > 1 or not isinstance(value, str) or not value.lower().startswith(SCHEME):
+        raise Unauthenticated("the metadata `authorization` of this call is not one `Bearer` token")
+    token = value[len(SCHEME) :].strip()
+    if not token or len(token) > MAX_TOKEN_LENGTH or not token.isprintable():
+        raise Unauthenticated("the token of this call is empty, too long, or no text")
+    return token

@@ -1,0 +1,61 @@
+"""Who calls, and what it may do: the ports to whatever knows that."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+from smq_core.access.rights import Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """``method`` is how the caller was recognised, such as ``StaticToken``.
+
+    ``incarnation`` is that of a broker, and empty for everybody else. ``expires_at`` is when its token expires, in
+    seconds since the Unix epoch; 0 if it does not.
+    """
+
+    identity: str
+    groups: tuple[str, ...] = ()
+    method: str
+    incarnation: str = ""
+    expires_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AccessDecision:
+    """``reason`` says why not, and what would allow it; empty if it is allowed."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class TokenVerifier(Protocol):
+    """Recognises callers by their tokens."""
+
+    async def verify(self, token: str) -> Caller:
+        """Raises Unauthenticated, and Unavailable if that cannot be found out now."""
+        ...
+
+
+class Authorizer(Protocol):
+    """Knows what callers may do."""
+
+    async def allows(self, caller: Caller, access: Access) -> AccessDecision:
+        """Raises Unavailable if that cannot be found out now."""
+        ...
+
+
+_caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+
+
+def current_caller() -> Caller | None:
+    """Who makes the call that is handled now; None in a release without security."""
+    return _caller.get()
+
+
+def set_current_caller(caller: Caller) -> None:
+    """For the rest of this call, which is a separate task."""
+    _caller.set(caller)

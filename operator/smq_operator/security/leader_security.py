@@ -1,0 +1,20 @@
+"""All that a leader of a release with security has. A release without it has none of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smq_operator.security.access_control import AccessControl
+from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_proto.signed_grants import GrantSigner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSecurity:
+    """Only code that puts parts together takes this; a part takes the parts that it needs."""
+
+    authority: CertificateAuthority
+    certificate: LeaderCertificate
+    grants: GrantSigner
+    access: AccessControl
