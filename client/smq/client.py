@@ -23,6 +23,7 @@ from smq.transport.leader_client import LeaderClient
 from smq.transport.topic_names import full_topic_name
 from smq.transport.topic_views import TopicViews
 from smq.transport.upload_modes import UploadMode
+from smq_core.access.rights import Right
 from smq_core.errors import InvalidRequest
 from smq_storage.process.locks import make_lock
 
@@ -59,6 +60,7 @@ class Client:
         self.namespace = namespace
         self._uploads = uploads
         self._leader = LeaderClient(list(target.leaders), timeout=timeout, dialer=target.dialer, on_wait=on_wait)
+        target.dialer.attach(self._leader.auth)
         self._target = target
         self._lock = make_lock()
         self._views: TopicViews[TopicView] = TopicViews(self._open_view)
@@ -105,11 +107,13 @@ class Client:
         max_inline_bytes: on a topic without a schema, ``send`` uploads the value of a larger message to the filer as a
             separate object (docs/large-data.md). None means as much as a broker takes in one batch, about 16 MiB.
 
-        Raises UnknownTopic, Unavailable, InvalidRequest, ProducerFenced.
+        Raises UnknownTopic, Unavailable, InvalidRequest, ProducerFenced. A secure release also raises PermissionDenied
+        and Unauthenticated here, and in ``send`` if it takes the right away later.
         """
         from smq.producer import Producer
 
         with self._view(topic) as view:
+            view.dialer.require(view.name, Right.PRODUCE)
             made = Producer(
                 view,
                 linger=linger,
@@ -163,7 +167,8 @@ class Client:
             when every message of the segment was returned and its end is not committed. The group reads what follows
             the segment (after a split, merge, roll, move or change of the schema) only when that is committed.
 
-        Raises UnknownTopic, Unavailable, InvalidRequest.
+        Raises UnknownTopic, Unavailable, InvalidRequest. A secure release also raises PermissionDenied and
+        Unauthenticated here, and in ``poll`` if it takes the right away later.
         """
         if not isinstance(topic, str):
             raise InvalidRequest(f"consumer() reads one topic, not {topic!r}: topics_consumer() reads several")
@@ -171,6 +176,7 @@ class Client:
 
         chosen = replace(options or ConsumerOptions(), **keywords)
         with self._view(topic) as view:
+            view.dialer.require(view.name, Right.CONSUME)
             made = Consumer(view=view, groups=self._leader.groups, options=chosen, runtime=self._consumer_runtime)
             self._add(made)
         return made
@@ -208,6 +214,7 @@ class Client:
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
             own = replace(shared, start=start_of(start, topic))
             with self._view(topic) as view:
+                view.dialer.require(view.name, Right.CONSUME)
                 return Consumer(
                     view=view, groups=self._leader.groups, options=own, changed=changed, runtime=self._consumer_runtime
                 )
@@ -427,6 +434,7 @@ class Client:
                 self._runtime.close()
             self._views.close()
             self._leader.close()
+            self._target.dialer.close()
 
     def __enter__(self) -> Client:
         return self

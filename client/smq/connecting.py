@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from smq.client import Client
@@ -23,6 +24,9 @@ def connect(
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
     filer_session_token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
     uploads: UploadMode = "auto",
     on_wait: Callable[[str], None] | None = None,
 ) -> Client:
@@ -38,6 +42,10 @@ def connect(
         SMQ_FILER_ENDPOINT and SMQ_FILER_REGION. Not needed with a leader, which reports them.
     filer_access_key, filer_secret_key, filer_session_token: temporary credentials have a token. None of them means the
         AWS_ variables, or anonymous access without these.
+    ca_file: the roots of a secure release, in PEM; None means SMQ_CA_FILE. With it all connections to the leader and
+        the brokers are encrypted, and both sides prove who they are.
+    token, token_file: a bearer token, or the file that has it and is read anew at each use. None of them means
+        SMQ_TOKEN or SMQ_TOKEN_FILE. A token needs a ``ca_file``, because it never travels in clear text.
     uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
         "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
         "presigned" if the filer needs credentials and this client has none, else "direct".
@@ -56,6 +64,9 @@ def connect(
         filer_access_key=filer_access_key,
         filer_secret_key=filer_secret_key,
         filer_session_token=filer_session_token,
+        ca_file=ca_file,
+        token=token,
+        token_file=token_file,
     )
     if uploads not in UPLOAD_MODES:
         raise InvalidRequest(f"uploads must be one of {', '.join(UPLOAD_MODES)}, not {uploads!r}")

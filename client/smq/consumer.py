@@ -32,7 +32,7 @@ from smq.consuming.saved_positions import are_doubtful, check_chosen
 from smq.consuming.segment_choice import SegmentChoice, check_possible
 from smq.consuming.segment_reads import SegmentReads
 from smq.forks import track
-from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable
+from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, is_denial
 from smq_core.reading.segment_dag import highest_number
 from smq_proto.v1 import groups_pb2
 from smq_storage.process.locks import requires_lock
@@ -114,6 +114,7 @@ class Consumer:
         )
         self._history_reader = HistoryReader(view, self._monitor.wait_for_close)
         self._refresh_failure: StoreUnavailable | None = None
+        self._denial: SmqError | None = None
         self._closed = False
         self._last_commit = time.monotonic()
         self._commit_failed = False
@@ -156,7 +157,8 @@ class Consumer:
         It has at most ``max_messages`` messages (None: as the consumer's option says). Calls ``on_revoked`` and
         ``on_assigned`` if the group's assignment has changed.
 
-        Raises DataLost (``on_loss="fail"``), UnknownTopic if the topic was deleted, InvalidRequest if this is closed.
+        Raises DataLost (``on_loss="fail"``), UnknownTopic if the topic was deleted, InvalidRequest if this is closed,
+        PermissionDenied and Unauthenticated if a secure release does not let this client read any more.
         """
         check_max_messages(max_messages)
         limit = max_messages if max_messages is not None else self._options.max_messages
@@ -455,7 +457,9 @@ class Consumer:
             call()
 
     def _terminal_error(self) -> BaseException | None:
-        """What ends this consumer: the group's failure, or that the topic was deleted."""
+        """What ends this consumer: that it may not read any more, the group's failure, or that the topic is gone."""
+        if self._denial is not None:
+            return self._denial
         if self._membership is not None and self._membership.failure is not None:
             return self._membership.failure
         return self._view.deleted
@@ -470,6 +474,8 @@ class Consumer:
 
     def _to_batch(self, fetcher: Fetcher, item: FetchedItem) -> Batch | None:
         if isinstance(item, FetchFailed):
+            if is_denial(item.error):
+                self._denial = item.error
             raise item.error
         segment = fetcher.segment
         with self._changed:

@@ -28,3 +28,4 @@ class ClientLock(IntEnum):
     CONNECTING = auto()
     CONNECT_QUEUE = auto()
     VIEW = auto()
+    RENEWING = auto()

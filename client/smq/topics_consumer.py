@@ -15,7 +15,7 @@ from smq.closing import close_all
 from smq.consumer import Consumer
 from smq.forks import track
 from smq.lock_order import ClientLock
-from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, UnknownTopic
+from smq_core.errors import InvalidRequest, PermissionDenied, SmqError, StoreUnavailable, UnknownTopic
 from smq_storage.process.locks import make_rlock
 
 log = logging.getLogger(__name__)
@@ -217,6 +217,10 @@ class TopicsConsumer:
                 if self._pattern is None:
                     raise
                 log.info("%s was deleted before it was read", topic)
+            except PermissionDenied as error:
+                if self._pattern is None:
+                    raise
+                log.info("%s is not read: %s", topic, error.message)
 
 
 def check_topics(topics: Collection[str]) -> Collection[str]:

@@ -261,6 +261,11 @@ class GrantMissing(PermissionDenied):
     right: str = ""
 
 
+def is_denial(error: SmqError) -> bool:
+    """Whether the caller may not do this, or nobody knows who it is, and no retry changes that."""
+    return isinstance(error, (PermissionDenied, Unauthenticated)) and not error.retry
+
+
 @dataclass(eq=False, kw_only=True)
 class SegmentSealed(SmqError):
     """The segment takes no more batches: they belong to its successors."""

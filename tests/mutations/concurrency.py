@@ -272,7 +272,7 @@ MUTATIONS = (
         "query_outcomes_over_a_broken_connection",
         "A broker that did not answer is queried over a new connection.",
         "client/smq/producing/seal_outcomes.py",
-        "                    self._drop(address)\n                else",
+        "                    self._drop(replica)\n                else",
         "                else",
         (f"{TEST_OUTCOME_WORKER}::test_a_broken_connection_is_not_used_again",),
     ),
@@ -299,8 +299,8 @@ MUTATIONS = (
         "share_no_connection_after_a_broken_one_ends",
         "The last reader of a broken connection leaves the newer one to the others.",
         "client/smq/transport/reader_channels.py",
-        "if unused and self._channels.get(shared.address) is shared:",
-        "if unused and shared.address in self._channels:",
+        "if unused and self._channels.get(shared.replica) is shared:",
+        "if unused and shared.replica in self._channels:",
         (f"{TEST_CHANNELS}::test_a_connection_is_cut_only_if_nobody_gets_frames_over_it",),
     ),
     Mutation(
@@ -359,9 +359,9 @@ MUTATIONS = (
         "read_the_seals_before_the_reports",
         "What a reader takes from a successor comes after all messages of its predecessors.",
         "client/smq/reading/topic_state.py",
-        "        reaches = self._reports.reaches(at.uid, living) if self._reports is not None else {}\n",
+        "        reaches = self._reports.reaches(at.topic, at.uid, living) if self._reports is not None else {}\n",
         "        read = {it.name: self._seal(it) for it in living}\n"
-        "        reaches = self._reports.reaches(at.uid, living) if self._reports is not None else {}\n"
+        "        reaches = self._reports.reaches(at.topic, at.uid, living) if self._reports is not None else {}\n"
         "        self._seal = lambda segment: read[segment.name]\n",
         (
             "tests/unit/client/test_topic_state.py::"

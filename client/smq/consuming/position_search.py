@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from smq.consuming.saved_positions import without_losses
 from smq.consuming.segment_choice import ALL_SEGMENTS, SegmentChoice
 from smq.reading.range_reader import RangeReader
-from smq.reading.topic_location import TopicLocation
+from smq.reading.topic_location import location_of
 from smq.reading.topic_state import StateLoader, TopicState
 from smq.transport.topic_view import TopicView
 from smq_core.errors import InvalidRequest
@@ -36,7 +36,7 @@ class PositionSearch:
         self._view = view
         self._choice = choice
         self._state: TopicState | None = None
-        location = TopicLocation(view.name, view.snapshot.topic.uid, view.store_settings, view.dialer.via)
+        location = location_of(view)
         self._loader = StateLoader(location, view.store())
         self._reader = RangeReader(location, view.store(), on_loss="skip")
 

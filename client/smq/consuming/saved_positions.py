@@ -56,4 +56,5 @@ def _watermarks(view: TopicView, segments: list[Segment]) -> dict[str, int]:
     if not segments:
         return {}
     with BrokerReports(view.dialer) as reports:
-        return {name: it.watermark for name, it in reports.reaches(view.snapshot.topic.uid, segments).items()}
+        reaches = reports.reaches(view.name, view.snapshot.topic.uid, segments)
+    return {name: reach.watermark for name, reach in reaches.items()}

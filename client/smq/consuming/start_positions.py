@@ -60,7 +60,7 @@ def watermarks(view: TopicView, segments: Iterable[Segment]) -> dict[str, int]:
     segments = list(segments)
     topic = view.snapshot.topic
     with BrokerReports(view.dialer) as reports:
-        found = {name: it.watermark for name, it in reports.reaches(topic.uid, segments).items()}
+        found = {name: it.watermark for name, it in reports.reaches(topic.name, topic.uid, segments).items()}
     for segment in segments:
         if segment.name not in found:
             end = found[segment.name] = _chain(view, segment.name).end()

@@ -238,7 +238,7 @@ class ProducerEngine:
         if missing is None:
             return False
         for it in missing:
-            found = client.fetch(self._snapshot.topic, it.segment.name, self._hello.producer, it.addresses)
+            found = client.fetch(self._snapshot.topic, it.segment.name, self._hello.producer, it.replicas)
             if found is not None:
                 self._handle(Sealed(None, *found))
         return True
@@ -279,6 +279,7 @@ class ProducerEngine:
             case OpenSession(number, segment, is_bulk):
                 self._sessions[number] = self._runtime.lanes.open_session(
                     segment,
+                    topic=self._snapshot.topic.name,
                     uid=self._snapshot.topic.uid,
                     schema=self._rows.message_schema(segment),
                     hello=self._hello,

@@ -7,7 +7,6 @@ import time
 
 from smq.transport.topic_view import TopicView
 from smq_core.errors import Conflict, SmqError, Unavailable
-from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -19,21 +18,21 @@ RETRY_INTERVAL_SECONDS = 0.2
 def claim_epoch(view: TopicView, producer_id: str, instance: str, epoch: int | None, timeout: float) -> int:
     """The epoch in which this instance may write; without ``epoch`` the last one + 1.
 
-    Raises ProducerFenced if another process claimed this epoch or a newer one, and Unavailable if no broker could
-    write the claim within ``timeout`` seconds.
+    Raises ProducerFenced if another process claimed this epoch or a newer one, PermissionDenied, and Unavailable if no
+    broker could write the claim within ``timeout`` seconds.
     """
     topic = view.snapshot.topic
     request = pb.ClaimProducer(topic=topic.name, uid=topic.uid, producer=producer_id, instance=instance, epoch=epoch)
     deadline = time.monotonic() + timeout
     failure: SmqError = Unavailable(f"{view.name} has no brokers")
     while time.monotonic() < deadline:
-        for address in dict.fromkeys(r.address for s in view.snapshot.layout.segments for r in s.replicas):
+        for replica in dict.fromkeys(r for s in view.snapshot.layout.segments for r in s.replicas):
             try:
-                with view.dialer.flight(address) as client:
-                    body = call(client, "claim", request, timeout=CALL_TIMEOUT_SECONDS)
+                with view.dialer.flight(replica) as client:
+                    body = view.dialer.call(client, view.name, "claim", request, timeout=CALL_TIMEOUT_SECONDS)
                 return pb.ClaimedProducer.FromString(body).epoch
             except (Unavailable, Conflict) as error:
-                log.debug("%s could not claim producer %s: %s", address, producer_id, error.message)
+                log.debug("%s could not claim producer %s: %s", replica.broker, producer_id, error.message)
                 failure = error
         time.sleep(RETRY_INTERVAL_SECONDS)
     raise Unavailable(

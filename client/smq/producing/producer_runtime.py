@@ -24,6 +24,7 @@ class Lanes(Protocol):
         self,
         segment: Segment,
         *,
+        topic: str,
         uid: str,
         schema: pa.Schema,
         hello: pb.ProducerHello,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from smq_core.model.entities import Layout, Topic, TopicSchema
 from smq_core.model.schema_evolution import newest_schema
 from smq_storage.catalog import layouts, topics
 from smq_storage.chunks.schemas import chunk_schema
+from smq_storage.object_store.store import StoreSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +46,13 @@ def open_topic(
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
     filer_session_token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+    token_file: str | os.PathLike[str] | None = None,
     timeout: float = 10.0,
 ) -> OpenedTopic:
     """Finds a topic. The arguments are those of ``smq.connect``; ``timeout`` is in seconds, for a call to the leader.
 
-    Raises InvalidRequest, UnknownTopic, Unavailable, StoreDenied.
+    Raises InvalidRequest, UnknownTopic, Unavailable, StoreDenied, PermissionDenied, Unauthenticated.
     """
     name = full_topic_name(topic, namespace)
     target = resolve_target(
@@ -60,22 +64,26 @@ def open_topic(
         filer_access_key=filer_access_key,
         filer_secret_key=filer_secret_key,
         filer_session_token=filer_session_token,
+        ca_file=ca_file,
+        token_file=token_file,
     )
     return _from_leader(name, target, timeout) if target.leaders else _from_files(name, target)
 
 
 def _from_leader(name: str, target: ConnectTarget, timeout: float) -> OpenedTopic:
     leader = LeaderClient(list(target.leaders), timeout=timeout, dialer=target.dialer)
+    target.dialer.attach(leader.auth)
     try:
         view = TopicView(name=name, leader=leader, settings=target.store, key=target.key, dialer=target.dialer)
         try:
             snapshot = view.wait_for_snapshot(timeout)
-            location = TopicLocation(name, snapshot.topic.uid, view.store_settings, target.dialer.via)
+            location = _location(name, snapshot.topic.uid, view.store_settings, target)
             return _opened(location, snapshot.topic, snapshot.layout)
         finally:
             view.close()
     finally:
         leader.close()
+        target.dialer.close()
 
 
 def _from_files(name: str, target: ConnectTarget) -> OpenedTopic:
@@ -88,7 +96,12 @@ def _from_files(name: str, target: ConnectTarget) -> OpenedTopic:
     layout = layouts.read_layout(store, name, current.uid)
     if topic is None or layout is None:
         raise UnknownTopic(f"the topic {name} in {store!r} has no segments yet: its leader has to run", topic=name)
-    return _opened(TopicLocation(name, current.uid, target.store, target.dialer.via), topic, layout[0])
+    return _opened(_location(name, current.uid, target.store, target), topic, layout[0])
+
+
+def _location(name: str, uid: str, store: StoreSettings, target: ConnectTarget) -> TopicLocation:
+    via, security = target.dialer.via, target.dialer.security
+    return TopicLocation(topic=name, uid=uid, store=store, via=via, security=security, leaders=target.leaders)
 
 
 def _opened(location: TopicLocation, topic: Topic, layout: Layout) -> OpenedTopic:

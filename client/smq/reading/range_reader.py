@@ -20,7 +20,15 @@ from smq.reading.tail_stream import TailFrame, TailStream
 from smq.reading.topic_location import TopicLocation
 from smq.transport.reader_channels import ReaderChannels
 from smq_core.backoff import Backoff
-from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, StoreDenied, Unavailable
+from smq_core.errors import (
+    CorruptChunk,
+    CorruptDocument,
+    DataLost,
+    SmqError,
+    StoreDenied,
+    Unavailable,
+    is_denial,
+)
 from smq_core.model.entities import Replica
 from smq_core.reading.segment_dag import is_removed
 from smq_storage.object_store.store import Store
@@ -61,7 +69,7 @@ class RangeReader:
     ) -> None:
         self._location = location
         self._store = store if store is not None else location.open_store()
-        self._channels = ReaderChannels(location.dialer())
+        self._channels = ReaderChannels(location.topic, location.dialer())
         self._skips = on_loss == "skip"
         self._give_up_after = give_up_after
 
@@ -82,6 +90,7 @@ class RangeReader:
 
         Raises DataLost with the reason if messages were removed or lost, UnknownTopic if the topic was deleted,
         StoreDenied, CorruptChunk, CorruptDocument, and Unavailable with the last cause after ``give_up_after``.
+        A secure release also raises PermissionDenied and Unauthenticated.
         """
         at = _Progress(
             segment=segment,
@@ -129,7 +138,7 @@ class RangeReader:
             except (CorruptChunk, StoreDenied):
                 raise
             except SmqError as error:
-                if not error.retry and source == self._from_files:
+                if (not error.retry and source == self._from_files) or is_denial(error):
                     raise
                 log.info("reading %s from offset %s on: %s", at.segment.name, at.position, error.message)
                 at.last_error = error

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq.transport.flight_channel import FlightChannel
 from smq.transport.reader_channels import ReaderChannels, SharedChannel
-from smq_core.errors import Unavailable, Unreachable
+from smq_core.errors import GrantMissing, Unauthenticated, Unavailable, Unreachable
 from smq_core.model.entities import Replica
 from smq_proto.flight import flight_errors
 from smq_proto.v1 import data_pb2 as pb
@@ -58,7 +59,10 @@ class TailStream:
         """None until the broker is connected."""
 
     def frames(self, start: int) -> Generator[TailFrame]:
-        """Yields frames from offset ``start`` on, as they become durable. Raises Unavailable or the broker's error."""
+        """Yields frames from offset ``start`` on, as they become durable. Raises Unavailable or the broker's error.
+
+        One by which :func:`is_denial` is true is final: this client may not read the topic, or not any more.
+        """
         ticket = pb.TailTicket(
             protocol=PROTOCOL,
             segment=self._segment,
@@ -67,7 +71,8 @@ class TailStream:
             uid=self._uid,
             readers=self._readers,
         )
-        shared = self._shared = self._channels.acquire(self._replica.address)
+        shared = self._shared = self._channels.acquire(self._replica)
+        channel: FlightChannel | None = None
         try:
             channel = self._channels.connect(shared)
             self._last_frame_at = time.monotonic()
@@ -86,6 +91,13 @@ class TailStream:
             if not self._aborted:
                 shared.is_broken = True  # or who reads over it has no reason to believe so
             raise
+        except (GrantMissing, Unauthenticated) as error:
+            failure = self._channels.recover(error, shared, channel) if channel is not None else error
+            if failure is not None:
+                raise failure from error
+            raise Unavailable(
+                f"{self._replica.broker} ended the stream, which may begin again: {error.message}"
+            ) from None
         finally:
             self._end()
 

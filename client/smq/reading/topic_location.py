@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from smq.transport.dialer import Dialer
+from smq.transport.security.security_files import SecurityFiles
 from smq_storage.object_store.store import Store, StoreSettings
 
+if TYPE_CHECKING:
+    from smq.transport.topic_view import TopicView
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLocation:
     """Can be sent to another process. ``store`` has the filer's credentials if the program gave them.
 
     ``topic`` is ``namespace/topic``. ``via`` is the relay through which brokers are reached; None means directly.
+    ``security`` names the files by which each process enters a secure release, at one of its ``leaders``.
+    ``own_dialer`` is that of a client in this process, which then cannot send this to another one.
     """
 
     topic: str
     uid: str
     store: StoreSettings
     via: str | None = None
+    security: SecurityFiles | None = None
+    leaders: tuple[str, ...] = ()
+    own_dialer: Dialer | None = None
 
     def dialer(self) -> Dialer:
-        """What opens connections to brokers."""
-        return Dialer(self.via)
+        """What opens connections to brokers. In a secure release all those of this process have one certificate."""
+        if self.own_dialer is not None:
+            return self.own_dialer
+        if self.security is None:
+            return Dialer(self.via)
+        from smq.transport.security.shared_credentials import shared_credentials
+
+        return Dialer(self.via, shared_credentials(self.security, self.leaders, self.via))
 
     def open_store(self) -> Store:
         """The store of the topic's files. Nothing is sent yet."""
         return self.store.open()
+
+
+def location_of(view: TopicView) -> TopicLocation:
+    """For reads in this process, by the connections of the view's client. Raises StoreUnavailable."""
+    uid = view.snapshot.topic.uid
+    return TopicLocation(topic=view.name, uid=uid, store=view.store_settings, own_dialer=view.dialer)

@@ -105,7 +105,7 @@ class StateLoader:
         ends = {entry.name: entry.end for entry in files.index.entries}
         sealed = set(ends)
         living = [it for it in files.layout.segments if it.name not in sealed]
-        reaches = self._reports.reaches(at.uid, living) if self._reports is not None else {}
+        reaches = self._reports.reaches(at.topic, at.uid, living) if self._reports is not None else {}
         for segment in living:
             # Successors open after the seal. So with a seal that is found after the reports, whatever they say of a
             # successor comes after all messages of its predecessors.

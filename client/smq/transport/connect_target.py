@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from smq.transport.dialer import RELAY_LEADER_ADDRESS, Dialer
+from smq.transport.security.security_files import security_files
 from smq_core.errors import InvalidRequest
 from smq_core.model.addresses import split_address
 
@@ -38,9 +39,18 @@ def resolve_target(
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
     filer_session_token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
 ) -> ConnectTarget:
     """The arguments are those of ``smq.connect``. Raises InvalidRequest if there is neither a leader nor a filer."""
-    dialer = Dialer(via or os.environ.get("SMQ_VIA") or None)
+    security = security_files(ca_file, token, token_file)
+    credentials = None
+    if security is not None:
+        from smq.transport.security.credentials import Credentials
+
+        credentials = Credentials(security)
+    dialer = Dialer(via or os.environ.get("SMQ_VIA") or None, credentials)
     configured = leader or os.environ.get("SMQ_LEADER", "") or (RELAY_LEADER_ADDRESS if dialer.via else "")
     addresses = [a.strip() for a in configured.split(",") if a.strip()]
     for address in [*addresses, *filter(None, [dialer.via])]:

@@ -18,6 +18,7 @@ from smq.lock_order import ClientLock
 from smq.transport import sockets
 from smq.transport.dialer import Dialer
 from smq_core.errors import Unreachable
+from smq_core.model.entities import Replica
 from smq_proto.flight import from_flight
 from smq_storage.process.locks import make_lock
 
@@ -60,17 +61,21 @@ _queues_guard = make_lock()
 
 
 class FlightChannel:
-    """A Flight client with its own TCP connection. ``address`` is host:port."""
+    """A Flight client with its own TCP connection."""
 
-    def __init__(self, address: str, client: fl.FlightClient, own_sockets: list[socket.socket]) -> None:
-        self.address = address
+    def __init__(self, client: fl.FlightClient, own_sockets: list[socket.socket]) -> None:
         self.client = client
         self._sockets = own_sockets
         self._lock = make_lock()
 
     @staticmethod
-    def open(address: str, dialer: Dialer) -> FlightChannel:
-        """Connects and checks that the broker answers. Raises Unreachable after CONNECT_TIMEOUT_SECONDS."""
+    def open(replica: Replica, dialer: Dialer) -> FlightChannel:
+        """Connects and checks that the broker answers. Raises Unreachable after CONNECT_TIMEOUT_SECONDS.
+
+        In a secure release it also raises Unauthenticated and Unavailable, if the leader gives no certificate.
+        """
+        dialer.prepare()  # others who connect to this broker do not wait for the leader
+        address = replica.address
         first_hop = dialer.first_hop(address)
         with _queues_guard:
             queue = _queues.setdefault(first_hop, _ConnectQueue())
@@ -80,7 +85,7 @@ class FlightChannel:
         try:
             peer_addresses = sockets.peer_addresses(first_hop)
             before = sockets.connections_to(peer_addresses)
-            client = dialer.flight(address, _KEEPALIVE)
+            client = dialer.flight(replica, _KEEPALIVE)
             try:
                 list(client.list_actions(fl.FlightCallOptions(timeout=CONNECT_TIMEOUT_SECONDS)))
             except pa.ArrowNotImplementedError:
@@ -90,7 +95,7 @@ class FlightChannel:
                 client.close()
                 raise from_flight(error) from None
             connected = True
-            return FlightChannel(address, client, sockets.new_connections(before, peer_addresses))
+            return FlightChannel(client, sockets.new_connections(before, peer_addresses))
         finally:
             queue.leave(connected)
 

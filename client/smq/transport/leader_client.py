@@ -12,10 +12,21 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from smq.transport.dialer import DIRECT, Dialer
-from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, Unreachable
-from smq_proto.connection_failures import cause_of
+from smq.transport.security.leader_channels import NO_TOKEN
+from smq.transport.security.tls_probe import speaks_tls
+from smq_core.errors import (
+    InvalidRequest,
+    NotLeader,
+    PermissionDenied,
+    SmqError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
+from smq_proto.connection_failures import CLOSED_AT_ONCE, NO_TLS, UNTRUSTED, cause_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.admin_pb2_grpc import AdminStub
+from smq_proto.v1.auth_pb2_grpc import AuthStub
 from smq_proto.v1.groups_pb2_grpc import GroupsStub
 from smq_proto.v1.publishes_pb2_grpc import PublishesStub
 from smq_proto.v1.topics_pb2_grpc import TopicsStub
@@ -76,6 +87,7 @@ class LeaderClient:
         channel: Any = _LeadingChannel(self._call, self._watch)
         self.topics, self.groups = TopicsStub(channel), GroupsStub(channel)
         self.publishes, self.admin = PublishesStub(channel), AdminStub(channel)
+        self.auth = AuthStub(channel)
 
     @property
     def is_configured(self) -> bool:
@@ -174,7 +186,35 @@ class LeaderClient:
                 f"something else answers at {address}: {'a server of HTTP' if http else 'a gRPC server'} that is not "
                 f"the leader of SeaweedMQ; {_WHERE_THE_LEADER_IS}"
             )
-        return _error_from_rpc(error, address)
+        return self._misconfigured(details, address) or _error_from_rpc(error, address)
+
+    def _misconfigured(self, details: str, address: str) -> SmqError | None:
+        """What has to be changed here before a leader can answer; None if nothing is known to be wrong."""
+        if NO_TOKEN in details:
+            return Unauthenticated(details.partition(NO_TOKEN)[2])
+        security, cause = self._dialer.security, cause_of(details)
+        if security is None:
+            if cause == CLOSED_AT_ONCE and not self._dialer.via and speaks_tls(address):
+                return InvalidRequest(
+                    f"what listens at {address} speaks TLS. If it is the leader, pass ca_file (--ca-file, "
+                    "SMQ_CA_FILE), the file with the roots of its release, and a token"
+                )
+            return None
+        if cause == NO_TLS:
+            return InvalidRequest(f"the leader at {address} does not speak TLS: connect without a CA file and a token")
+        if cause == UNTRUSTED:
+            self._drop(address)  # the file may have other roots at the next call
+            return InvalidRequest(
+                f"the certificate of the leader at {address} is not signed by the authorities of {security.ca_file}: "
+                "it is that of another release, or the file is older than its roots"
+            )
+        return None
+
+    def _drop(self, address: str) -> None:
+        with self._lock:
+            channel = self._channels.pop(address, None)
+        if channel is not None:
+            _close_all([channel])
 
     def _is_leader(self, address: str) -> bool:
         """Whether a call is known there that leaders of all versions have."""
@@ -270,6 +310,10 @@ def _error_from_rpc(error: grpc.RpcError, address: str) -> SmqError:
     code, details = error.code(), error.details()  # type: ignore[attr-defined]
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
         return Unreachable(f"{address}: {cause_of(f'{code.name}: {details}')}")
+    if code == grpc.StatusCode.UNAUTHENTICATED:
+        return Unauthenticated(f"the leader at {address} does not know who this client is: {details}")
+    if code == grpc.StatusCode.PERMISSION_DENIED:
+        return PermissionDenied(f"the leader at {address} does not allow this: {details}")
     if code == grpc.StatusCode.UNIMPLEMENTED:
         return SmqError(f"the leader at {address} is of an earlier version, which does not have this call: upgrade it")
     return SmqError(f"the leader at {address} answered with an error: {cause_of(details or code.name)}")

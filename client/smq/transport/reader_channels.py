@@ -13,6 +13,7 @@ from smq.lock_order import ClientLock
 from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import SmqError
+from smq_core.model.entities import Replica
 from smq_storage.process.locks import make_lock
 
 # The time after which a connection is cut if a reader gets no answer and no other one gets a frame.
@@ -22,8 +23,8 @@ UNRESPONSIVE_AFTER_SECONDS = 2.0
 class SharedChannel:
     """One connection, with the number of its readers. Made by :class:`ReaderChannels`."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
         self.readers = 0
         self.is_broken = False
         """Whoever comes next gets another connection."""
@@ -64,36 +65,46 @@ class SharedChannel:
 class ReaderChannels:
     """Safe from many threads. A connection is closed when its last reader has ended.
 
-    ``open_channel`` connects to an address, and raises SmqError.
+    ``open_channel`` connects to a replica's broker, and raises SmqError.
     """
 
     def __init__(
-        self, dialer: Dialer, open_channel: Callable[[str, Dialer], FlightChannel] = FlightChannel.open
+        self, topic: str, dialer: Dialer, open_channel: Callable[[Replica, Dialer], FlightChannel] = FlightChannel.open
     ) -> None:
+        self._topic = topic
         self._dialer = dialer
         self._open_channel = open_channel
         self._lock = make_lock()
-        self._channels: dict[str, SharedChannel] = {}
+        self._channels: dict[Replica, SharedChannel] = {}
 
-    def acquire(self, address: str) -> SharedChannel:
-        """The connection to this broker, for one more reader; ``release`` it. ``connect`` it before it is used."""
+    def acquire(self, replica: Replica) -> SharedChannel:
+        """The connection to its broker, for one more reader; ``release`` it. ``connect`` it before it is used."""
         with self._lock:
-            shared = self._channels.get(address)
+            shared = self._channels.get(replica)
             if shared is None or shared.is_broken:
-                shared = self._channels[address] = SharedChannel(address)
+                shared = self._channels[replica] = SharedChannel(replica)
             shared.readers += 1
             return shared
 
     def connect(self, shared: SharedChannel) -> FlightChannel:
-        """Connects, unless another reader has. Raises Unreachable."""
-        return shared.connect(lambda: self._open_channel(shared.address, self._dialer))
+        """Connects, unless another reader has. Raises Unreachable, and what a release says that refuses this client."""
+        channel = shared.connect(lambda: self._open_channel(shared.replica, self._dialer))
+        self._dialer.present(channel.client, self._topic)
+        return channel
+
+    def recover(self, error: SmqError, shared: SharedChannel, channel: FlightChannel) -> SmqError | None:
+        """What is to be done after the broker has ended a stream by this error; see :meth:`Dialer.recover`."""
+        failure = self._dialer.recover(error, channel.client, self._topic)
+        if failure is None and self._dialer.is_outdated(channel.client):
+            shared.is_broken = True
+        return failure
 
     def release(self, shared: SharedChannel) -> None:
         """One reader less."""
         with self._lock:
             shared.readers -= 1
             unused = shared.readers == 0
-            if unused and self._channels.get(shared.address) is shared:
-                del self._channels[shared.address]
+            if unused and self._channels.get(shared.replica) is shared:
+                del self._channels[shared.replica]
         if unused:
             shared.close()

@@ -19,11 +19,19 @@ from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import REPORT_WAIT_AFTER_SECONDS, LayoutWatch, LeaderClient, describe_wait
 from smq.transport.reader_channels import ReaderChannels
 from smq.transport.upload_modes import UploadMode
-from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic, Unreachable
-from smq_core.model.entities import Layout, SealedSegment, Topic
+from smq_core.errors import (
+    InvalidRequest,
+    PermissionDenied,
+    SmqError,
+    StoreUnavailable,
+    Unavailable,
+    UnknownTopic,
+    Unreachable,
+    is_denial,
+)
+from smq_core.model.entities import Layout, Replica, SealedSegment, Topic
 from smq_core.model.interval_set import EMPTY, IntervalSet
 from smq_core.reading.segment_dag import missing_predecessors
-from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import topics_pb2
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
@@ -68,7 +76,7 @@ class TopicView:
         self.name = name
         self.dialer = dialer
         self.filer_health = filer_health or FilerHealth()
-        self.reader_channels = ReaderChannels(dialer)
+        self.reader_channels = ReaderChannels(name, dialer)
         self._uploads = uploads
         self._store_needs_credentials = False
         self._leader = leader
@@ -90,7 +98,7 @@ class TopicView:
     def wait_for_snapshot(self, timeout: float | None = None) -> TopicSnapshot:
         """Waits for the first snapshot, as long as for a call to the leader, and returns it.
 
-        Raises UnknownTopic, Unavailable.
+        Raises UnknownTopic, Unavailable, PermissionDenied, Unauthenticated.
         """
         timeout = timeout if timeout is not None else self._leader.timeout
         if not self._wait_for_snapshot(min(timeout, REPORT_WAIT_AFTER_SECONDS)):
@@ -115,7 +123,7 @@ class TopicView:
         """Whether the last error stays as it is. A leader may not need what a client cannot read by itself."""
         failure = self._failure
         stays = failure is not None and not failure.retry and not self._leader.is_configured
-        return isinstance(failure, InvalidRequest) or stays
+        return stays or (failure is not None and (isinstance(failure, InvalidRequest) or is_denial(failure)))
 
     def _report_wait(self) -> None:
         if self._leader.on_wait is None:
@@ -251,7 +259,7 @@ class TopicView:
         while not self._stop.is_set():
             try:
                 self._watch()
-            except UnknownTopic as error:
+            except (UnknownTopic, PermissionDenied) as error:
                 self._fail(error)
             except SmqError as error:
                 if self._stop.is_set():
@@ -280,22 +288,24 @@ class TopicView:
             self._apply_reply(reply)
 
     def _locate_elsewhere(self) -> bool:
-        return any(self._locate_at_broker(a) for a in self._broker_addresses()) or self._load_from_store()
+        return any(self._locate_at_broker(it) for it in self._replicas()) or self._load_from_store()
 
-    def _broker_addresses(self) -> Iterable[str]:
+    def _replicas(self) -> Iterable[Replica]:
+        """One for each broker that hosts a segment."""
         snapshot = self._snapshot
         if snapshot is None:
             return []
-        return list(dict.fromkeys(r.address for s in snapshot.layout.segments for r in s.replicas))
+        return list(dict.fromkeys(r for s in snapshot.layout.segments for r in s.replicas))
 
-    def _locate_at_broker(self, address: str) -> bool:
+    def _locate_at_broker(self, replica: Replica) -> bool:
+        request = pb.LocateRequest(topic=self.name)
         try:
-            with self.dialer.flight(address) as client:
-                body = call(client, "locate", pb.LocateRequest(topic=self.name), timeout=LOCATE_TIMEOUT_SECONDS)
+            with self.dialer.flight(replica) as client:
+                body = self.dialer.call(client, self.name, "locate", request, timeout=LOCATE_TIMEOUT_SECONDS)
             self._apply_reply(pb.LocateReply.FromString(body))
             return True
         except Exception as error:
-            log.debug("%s could not locate %s: %s", address, self.name, error)
+            log.debug("%s could not locate %s: %s", replica.address, self.name, error)
             return False
 
     def _has_store_settings(self) -> bool:

@@ -17,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from smq_core.errors import (
+    GrantMissing,
     InvalidRequest,
     NotHosted,
     NotOpenYet,
@@ -25,9 +26,10 @@ from smq_core.errors import (
     SchemaMismatch,
     SmqError,
     UnknownTopic,
+    is_denial,
 )
 from smq_core.model.chunk_info import SealOutcome
-from smq_core.model.entities import Layout, Segment
+from smq_core.model.entities import Layout, Replica, Segment
 from smq_core.producing.producer_events import (
     Acked,
     Event,
@@ -82,10 +84,10 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MissingOutcome:
-    """``addresses`` are the brokers to query, those that host a successor first."""
+    """``replicas`` are at the brokers to query, those that host a successor first."""
 
     segment: Segment
-    addresses: tuple[str, ...]
+    replicas: tuple[Replica, ...]
 
 
 class ProducerMachine:
@@ -179,12 +181,12 @@ class ProducerMachine:
             last_reply_at = max(sender.replaced_at, sender.acked_at)
             if sender.session is None or now - last_reply_at >= OUTCOME_POLL_DELAY_SECONDS:
                 segment = sender.send_queue.segment
-                found.append(MissingOutcome(segment, self._addresses_of(segment)))
+                found.append(MissingOutcome(segment, self._replicas_to_query(segment)))
         return found
 
-    def _addresses_of(self, segment: Segment) -> tuple[str, ...]:
+    def _replicas_to_query(self, segment: Segment) -> tuple[Replica, ...]:
         successors = [it for it in self._targets.segments if it.range.overlaps(segment.range)]
-        return tuple(dict.fromkeys(r.address for it in (*successors, *self._layout.segments) for r in it.replicas))
+        return tuple(dict.fromkeys(r for it in (*successors, *self._layout.segments) for r in it.replicas))
 
     # ---- queues
 
@@ -316,12 +318,12 @@ class ProducerMachine:
         failure = event.failure
         if sender is not None:
             failure = sender.ended(failure, is_planned=event.is_planned, now=now)
-        if isinstance(failure, (ProducerFenced, InvalidRequest)):
+        if failure is not None and (isinstance(failure, (ProducerFenced, InvalidRequest)) or is_denial(failure)):
             self._fail(failure)
         if sender is None or sender.send_queue.state is SendQueueState.DONE:
             return
         by_error = failure is not None or not event.is_planned
-        if by_error and not isinstance(failure, (NotOpenYet, NotHosted, Overloaded)):
+        if by_error and not isinstance(failure, (NotOpenYet, NotHosted, Overloaded, GrantMissing)):
             self._instructions.append(ReportUnreachable(sender.send_queue.segment.primary, failure))
         if sender.replaced_at is not None:
             self._advance(now)

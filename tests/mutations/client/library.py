@@ -392,8 +392,8 @@ MUTATIONS = (
         "take_the_watermark_of_another_incarnation",
         "The watermark of another incarnation or segment does not count.",
         REPORTS,
-        "wanted = {(r.address, r.incarnation, s.name) for s in segments for r in s.replicas}",
-        "wanted = {(r.address, 'another-start', s.name) for s in segments for r in s.replicas}",
+        "if status is None or status.incarnation != replica.incarnation:",
+        "if status is None:",
         (f"{TEST_STARTS}::test_the_watermark_of_another_start_or_segment_does_not_count",),
     ),
     Mutation(

@@ -120,6 +120,7 @@ class DrivenLanes:
         self,
         segment: Segment,
         *,
+        topic: str,
         uid: str,
         schema: pa.Schema,
         hello: pb.ProducerHello,

@@ -19,6 +19,7 @@ from smq.transport.flight_channel import FlightChannel
 from smq.transport.reader_channels import ReaderChannels
 from smq_core.errors import DataLost, InvalidRequest, StoreUnavailable, Unreachable
 from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.entities import Replica
 from smq_storage.catalog import paths
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store
@@ -166,11 +167,11 @@ def test_an_eager_read_waits_for_the_filer(topic: TopicInMemory, monkeypatch: py
 def test_an_eager_read_goes_on_within_the_chunk_of_an_open_segment(
     topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(address: str, dialer: Dialer) -> FlightChannel:
-        raise Unreachable(f"{address} cannot be reached")
+    def refuse(replica: Replica, dialer: Dialer) -> FlightChannel:
+        raise Unreachable(f"{replica.address} cannot be reached")
 
     monkeypatch.setattr(topic, "open_upload_store", lambda: FlakyStore(topic.files))
-    monkeypatch.setattr(topic, "reader_channels", ReaderChannels(DIRECT, refuse))
+    monkeypatch.setattr(topic, "reader_channels", ReaderChannels(topic.name, DIRECT, refuse))
     monkeypatch.setattr(topic, "dialer", DIRECT)
     topic.sealed.clear()
     topic.set_layout([topic.first])  # no entry of the index says where its chunks end, and no replica answers

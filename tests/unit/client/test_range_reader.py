@@ -31,7 +31,7 @@ def topic(store: Store) -> Topic:
 
 
 def reader(store: Store, topic: Topic, **options: object) -> RangeReader:
-    location = TopicLocation(topic.name, topic.uid, StoreSettings(url="memory://"))
+    location = TopicLocation(topic=topic.name, uid=topic.uid, store=StoreSettings(url="memory://"))
     return RangeReader(location, store, **options)  # type: ignore[arg-type]
 
 
@@ -121,7 +121,7 @@ def test_columns_come_in_the_order_that_is_wanted(store: Store, topic: Topic) ->
 
 
 def test_the_state_of_a_topic_without_brokers(store: Store, topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
-    location = TopicLocation(topic.name, topic.uid, StoreSettings(url="memory://"))
+    location = TopicLocation(topic=topic.name, uid=topic.uid, store=StoreSettings(url="memory://"))
     state = load_state(location, store)
     names = [segment_name(n) for n in range(3)]
     assert list(state.segments()) == names and state.ends == {names[0]: END, names[1]: END, names[2]: 0}

@@ -29,11 +29,11 @@ def test_what_successors_have_comes_after_all_messages_of_their_predecessors() -
     class Reports:
         """The segment is sealed, and its successor gets messages, after a replica has said how far it reaches."""
 
-        def reaches(self, uid: str, segments: Iterable[Segment]) -> dict[str, Reach]:
+        def reaches(self, _: str, uid: str, segments: Iterable[Segment]) -> dict[str, Reach]:
             write_segment(store, topic, first)
             return {first: Reach(END - 1, 0), second: Reach(2, 0)}
 
-    loader = StateLoader(TopicLocation(topic.name, topic.uid, settings), store, files_only=True)
+    loader = StateLoader(TopicLocation(topic=topic.name, uid=topic.uid, store=settings), store, files_only=True)
     reports: Any = Reports()
     loader._reports = reports
     state = loader.load()

@@ -25,7 +25,7 @@ class Shared:
         self.store: Store = open_store("memory://")
         topic = make_topic(self.store, 1)
         self.at = topic.name, topic.uid
-        self.location = TopicLocation(*self.at, StoreSettings(url="memory://"))
+        self.location = TopicLocation(topic=topic.name, uid=topic.uid, store=StoreSettings(url="memory://"))
         numbers = itertools.count()
         reads = PinnedReads(self.store, lambda: f"pin-{next(numbers)}", lambda: 0, RetryPolicy(1.0))
         self.id = reads.begin(*self.at, "test").pin_id

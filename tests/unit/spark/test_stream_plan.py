@@ -17,7 +17,7 @@ def make_plan(name: str, start: Start, waits: list[float]) -> tuple[StreamPlan, 
     settings = StoreSettings(url=f"memory://{name}")
     store = settings.open()
     topic = make_topic(store, 1)
-    location = TopicLocation(topic.name, topic.uid, settings)
+    location = TopicLocation(topic=topic.name, uid=topic.uid, store=settings)
     opened = OpenedTopic(
         location=location, topic=topic, chunk_schema=chunk_schema(()), key="key", schema=TopicSchema(0, ())
     )

@@ -11,7 +11,7 @@ from pyspark_smq.planning.stream_positions import StreamPositions
 from smq.reading import TopicLocation
 from smq_storage.object_store.store import StoreSettings
 
-LOCATION = TopicLocation("default/t", "uid-2", StoreSettings(url="memory://"))
+LOCATION = TopicLocation(topic="default/t", uid="uid-2", store=StoreSettings(url="memory://"))
 POSITIONS = StreamPositions("default/t", "uid-2", {"t-0-16-1": 7, "t-0-16-0": 5})
 
 

@@ -16,7 +16,7 @@ from smq.consuming.fetching.shared_tails import SharedTails
 from smq.consuming.fetching.tail_fetcher import TailFetcher
 from smq.transport.topic_view import TopicView
 from smq_core.backoff import Backoff
-from smq_core.errors import CorruptChunk, SmqError, StoreUnavailable
+from smq_core.errors import CorruptChunk, SmqError, StoreUnavailable, is_denial
 from smq_core.model.entities import Segment
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Fetcher:
                         return
                 except SmqError as error:
                     self._progress.failed(error)
-                    if isinstance(error, CorruptChunk):
+                    if isinstance(error, CorruptChunk) or is_denial(error):
                         self._output.put_item(FetchFailed(error))
                         return
                 if self.position > before:

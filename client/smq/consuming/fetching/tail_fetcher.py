@@ -12,7 +12,7 @@ from smq.consuming.fetching.file_fetcher import FileFetcher
 from smq.consuming.fetching.shared_tails import PublishedTail, SharedTails, TailSubscription
 from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.topic_view import TopicView
-from smq_core.errors import SmqError, Unreachable
+from smq_core.errors import SmqError, Unreachable, is_denial
 from smq_core.model.entities import Segment
 from smq_proto.wire import loss_from_pb
 
@@ -65,7 +65,7 @@ class TailFetcher:
         self._shared_end = _TailEnd.ELSEWHERE
 
     def read(self, segment: Segment) -> bool:
-        """Reads until the tail breaks off. True: the segment's end was reported.
+        """Reads until the tail breaks off. True: the segment's end was reported. Raises what :func:`is_denial` finds.
 
         It comes from another reader of this client, if one publishes it and is not behind. The first frame does not,
         because a replica may have reported a newer watermark than the other reader knows.
@@ -125,6 +125,8 @@ class TailFetcher:
         except SmqError as error:
             if self._stop.is_set():
                 return _TailEnd.BROKEN
+            if is_denial(error):
+                raise
             log.info("reading the tail of %s at %s failed: %s", self._segment, replica.broker, error.message)
             if isinstance(error, Unreachable):
                 threading.Thread(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from smq.reading.topic_location import TopicLocation
+from smq.reading.topic_location import location_of
 from smq.reading.topic_state import StateLoader, TopicState
 from smq.transport.topic_view import TopicView
 from smq_core.reading.segment_dag import ReadProgress
@@ -63,11 +63,8 @@ class GroupEnd:
 
         What other members have read and not committed counts as unread. Raises Unavailable.
         """
-        location = TopicLocation(
-            self._view.name, self._view.snapshot.topic.uid, self._view.store_settings, self._view.dialer.via
-        )
         # The ends come first: a group that has committed them later has read what was there.
-        with StateLoader(location, self._view.store()) as loader:
+        with StateLoader(location_of(self._view), self._view.store()) as loader:
             state = loader.load()
         reply: groups_pb2.GroupPositions = self._groups.GetPositions(
             groups_pb2.GetPositionsRequest(topic=self._view.name, group=self._group)

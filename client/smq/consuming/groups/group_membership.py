@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from smq.lock_order import ClientLock
-from smq_core.errors import InvalidRequest, SmqError, StaleGeneration, Unavailable
+from smq_core.errors import (
+    InvalidRequest,
+    PermissionDenied,
+    SmqError,
+    StaleGeneration,
+    Unauthenticated,
+    Unavailable,
+)
 from smq_proto.enums import GROUP_START
 from smq_proto.v1 import groups_pb2
 from smq_proto.v1.groups_pb2_grpc import GroupsStub
@@ -173,9 +180,12 @@ class GroupMembership:
     def _heartbeat(self) -> None:
         try:
             self._join(timeout=2.0)
-        except InvalidRequest as error:
+        except (InvalidRequest, PermissionDenied) as error:
             self.failure = error
         except SmqError as error:
+            if isinstance(error, Unauthenticated) and not self.joined:
+                self.failure = error
+                return
             log.info("heartbeat of group %s failed: %s", self._group, error.message)
             self._interval_seconds = RETRY_AFTER_SECONDS
         except Exception:

@@ -29,7 +29,7 @@ from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
-from smq_core.errors import SmqError
+from smq_core.errors import GrantMissing, PermissionDenied, SmqError, Unauthenticated
 from smq_core.model.entities import Replica, Segment
 from smq_core.producing.segment_sender import NoBatch
 from smq_core.producing.send_queue import SentSubBatch
@@ -58,6 +58,9 @@ UNRESPONSIVE_AFTER_SECONDS = 2.0
 # How long a lane that ends waits for the broker's last replies.
 END_TIMEOUT_SECONDS = 2.0
 
+# Errors that are about the client, whichever session has met them.
+_DENIALS = (GrantMissing.code, PermissionDenied.code, Unauthenticated.code)
+
 
 class ProducerLane:
     """``start`` it after its first session was added. ``on_ended`` is called before the sessions learn of the end."""
@@ -66,6 +69,7 @@ class ProducerLane:
         self,
         primary: Replica,
         *,
+        topic: str,
         uid: str,
         schema: pa.Schema,
         dialer: Dialer,
@@ -74,6 +78,7 @@ class ProducerLane:
         is_bulk: bool,
     ) -> None:
         self.primary = primary
+        self._topic = topic
         self._uid = uid
         self._schema = schema
         self._dialer = dialer
@@ -132,6 +137,11 @@ class ProducerLane:
         if sessions and not (self._is_bulk and all(session.is_idle for session in sessions)):
             return False
         return now - self._used_at >= seconds
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the lane should be replaced, because the certificate of its connection was."""
+        return self._channel is not None and self._dialer.is_outdated(self._channel.client)
 
     def abort(self) -> None:
         """Cuts the connection, even while threads use it. Repeatable."""
@@ -234,7 +244,8 @@ class ProducerLane:
         failure: SmqError | None = None
         reader: threading.Thread | None = None
         try:
-            channel = FlightChannel.open(self.primary.address, self._dialer)
+            channel = FlightChannel.open(self.primary, self._dialer)
+            self._present_grants(channel)
             self._last_reply_at = time.monotonic()
             self._channel = channel
             hello = pb.PutOpen(
@@ -257,7 +268,20 @@ class ProducerLane:
             log.exception("the lane to %s failed", self.primary.broker)
             failure = from_flight(error)
         failure = self._end(reader) or failure
-        self._fail_sessions(self._error or failure)
+        failure = self._error or failure
+        is_planned = self._closing and failure is None
+        if failure is not None and self._channel is not None:
+            # Grants and certificates end. If there are new ones, the sessions go on in another lane.
+            failure = self._dialer.recover(failure, self._channel.client, self._topic)
+            is_planned = failure is None
+        self._fail_sessions(failure, is_planned=is_planned)
+
+    def _present_grants(self, channel: FlightChannel) -> None:
+        try:
+            self._dialer.present(channel.client, self._topic)
+        except BaseException:
+            channel.close()
+            raise
 
     def _send_loop(self) -> None:
         """Sends until the lane breaks or is closed. Raises SmqError if a write fails."""
@@ -357,7 +381,7 @@ class ProducerLane:
         self._channel.close()
         return error
 
-    def _fail_sessions(self, failure: SmqError | None) -> None:
+    def _fail_sessions(self, failure: SmqError | None, *, is_planned: bool) -> None:
         """Every session learns that the lane has ended. Its sender opens another one when it has something to send."""
         with self._lock:
             self._broken = True
@@ -366,7 +390,7 @@ class ProducerLane:
             sessions.append(self._sessions.popitem()[1])
         self._on_ended(self)
         for session in sessions:
-            session.finish(failure, is_planned=self._closing and failure is None)
+            session.finish(failure, is_planned=is_planned)
 
     # ---- the reader's thread
 
@@ -403,6 +427,12 @@ class ProducerLane:
             self._error = error_from_pb(reply.error)
             return
         for one in reply.sessions:
+            if one.reply.HasField("error") and one.reply.error.code in _DENIALS:
+                self._error = error_from_pb(one.reply.error)  # of this client, so of all of its sessions
+                with self._lock:
+                    self._broken = True
+                    self._wake.notify()
+                return
             session = self._sessions.get(one.session)
             if session is None:
                 continue  # it was closed here meanwhile

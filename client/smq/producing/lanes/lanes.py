@@ -38,6 +38,7 @@ class ProducerLanes:
         self,
         segment: Segment,
         *,
+        topic: str,
         uid: str,
         schema: pa.Schema,
         hello: pb.ProducerHello,
@@ -56,6 +57,7 @@ class ProducerLanes:
             if added is None:
                 lane = self._lanes[key] = ProducerLane(
                     segment.primary,
+                    topic=topic,
                     uid=uid,
                     schema=schema,
                     dialer=self._dialer,
@@ -87,7 +89,7 @@ class ProducerLanes:
                 del self._lanes[key]
 
     def _check(self) -> None:
-        """Cuts lanes that are unresponsive, and closes those that nobody uses."""
+        """Cuts lanes that are unresponsive, and closes those that nobody uses, or whose certificate was replaced."""
         now = time.monotonic()
         with self._lock:
             lanes = list(self._lanes.values())
@@ -97,5 +99,5 @@ class ProducerLanes:
         for lane in lanes:
             if lane.is_unresponsive(now):
                 lane.abort()
-            elif lane.is_unused(now, IDLE_SECONDS):
-                lane.close()
+            elif lane.is_unused(now, IDLE_SECONDS) or lane.is_outdated:
+                lane.close()  # sessions that are needed go on in another lane

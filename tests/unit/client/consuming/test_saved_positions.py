@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from smq.consuming.saved_positions import are_doubtful, without_losses
-from smq.reading import broker_reports
 from smq_core.errors import Unreachable
+from smq_core.model.entities import Replica
 from smq_core.model.interval_set import EMPTY, IntervalSet
 from smq_core.model.loss import Loss
 from smq_proto.v1 import data_pb2 as pb
@@ -20,13 +20,12 @@ GONE = f"t-0-{PARTITIONS}-7"
 
 
 @pytest.fixture
-def topic(monkeypatch: pytest.MonkeyPatch) -> TopicInMemory:
+def topic() -> TopicInMemory:
     """A sealed segment with five messages and an open successor. The primary reports seven, the follower three."""
     made = TopicInMemory()
     child = made.segment(1, predecessors=(made.first.name,))
     made.seal(made.first, 5, child)
     made.dialer = Reports({PRIMARY.address: (PRIMARY.incarnation, 7), FOLLOWER.address: (FOLLOWER.incarnation, 3)})  # type: ignore[assignment]
-    monkeypatch.setattr(broker_reports, "call", made.dialer.call)  # type: ignore[attr-defined]
     return made
 
 
@@ -36,10 +35,10 @@ class Reports:
     def __init__(self, watermarks: dict[str, tuple[str, int]]) -> None:
         self.watermarks = watermarks
 
-    def flight(self, address: str) -> Any:
-        return address
+    def flight(self, replica: Replica) -> Any:
+        return replica.address
 
-    def call(self, address: str, action: str, request: object, timeout: float) -> bytes:
+    def call(self, address: str, topic: str, action: str, request: object, timeout: float) -> bytes:
         if address not in self.watermarks:
             raise Unreachable(f"{address} does not answer")
         incarnation, watermark = self.watermarks[address]

@@ -11,8 +11,8 @@ import pytest
 from smq.consuming import start_positions
 from smq.consuming.consumer_options import Start, check_start
 from smq.consuming.start_positions import seek_to_start
-from smq.reading import broker_reports
 from smq_core.errors import InvalidRequest, Unavailable, Unreachable
+from smq_core.model.entities import Replica
 from smq_core.model.loss import Loss
 from smq_core.reading.segment_dag import ReadProgress, build_nodes
 from smq_proto.v1 import data_pb2 as pb
@@ -101,15 +101,14 @@ def test_a_time_without_a_zone_is_in_utc(topic: TopicInMemory) -> None:
 class FakeBrokers:
     """The replicas' answers, or errors, to the action ``status``."""
 
-    def __init__(self, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, topic: TopicInMemory) -> None:
         self.answers: dict[str, pb.BrokerStatus | Exception] = {}
         topic.dialer = self  # type: ignore[assignment]
-        monkeypatch.setattr(broker_reports, "call", self._call)
 
-    def flight(self, address: str) -> Any:
-        return address
+    def flight(self, replica: Replica) -> Any:
+        return replica.address
 
-    def _call(self, client: str, action: str, request: object, timeout: float) -> bytes:
+    def call(self, client: str, topic: str, action: str, request: object, timeout: float) -> bytes:
         answer = self.answers.get(client, Unreachable(f"{client} does not answer"))
         if isinstance(answer, Exception):
             raise answer
@@ -122,8 +121,8 @@ def status(incarnation: str, segment: str, watermark: int) -> pb.BrokerStatus:
     )
 
 
-def test_the_latest_is_the_watermark_of_any_replica(topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = FakeBrokers(topic, monkeypatch)
+def test_the_latest_is_the_watermark_of_any_replica(topic: TopicInMemory) -> None:
+    brokers = FakeBrokers(topic)
     second = REPLICAS[1]
     brokers.answers = {second.address: status(second.incarnation, topic.first.name, 7)}
     assert seek(topic, "latest")[0].positions == {topic.first.name: 7}
@@ -137,24 +136,24 @@ def test_the_latest_is_the_watermark_of_any_replica(topic: TopicInMemory, monkey
     ],
 )
 def test_the_watermark_of_another_start_or_segment_does_not_count(
-    topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], pb.BrokerStatus]
+    topic: TopicInMemory, answer: Callable[[str], pb.BrokerStatus]
 ) -> None:
-    brokers = FakeBrokers(topic, monkeypatch)
+    brokers = FakeBrokers(topic)
     brokers.answers = {REPLICAS[0].address: answer(topic.first.name)}
     topic.put_chunk(topic.first, 0, [1, 2])
     assert seek(topic, "latest")[0].positions == {topic.first.name: 2}, "the chunks decide"
 
 
 def test_without_any_answer_or_chunk_the_latest_is_not_known(
-    topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+    topic: TopicInMemory,
 ) -> None:
-    FakeBrokers(topic, monkeypatch)
+    FakeBrokers(topic)
     with pytest.raises(Unavailable, match="reports its watermark"):
         seek(topic, "latest")
 
 
-def test_sealed_segments_count_as_read_at_the_latest(topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeBrokers(topic, monkeypatch)
+def test_sealed_segments_count_as_read_at_the_latest(topic: TopicInMemory) -> None:
+    FakeBrokers(topic)
     child = topic.segment(1, predecessors=(topic.first.name,))
     topic.seal(topic.first, 5, child)
     topic.put_chunk(child, 0, [1])

@@ -12,7 +12,7 @@ from smq.producing import seal_outcomes
 from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq.producing.seal_outcomes import SealOutcomeClient
 from smq_core.errors import Unreachable
-from smq_core.model.entities import Topic, TopicSpec
+from smq_core.model.entities import Replica, Topic, TopicSpec
 from smq_storage.process.locks import requires_no_lock
 from support.waiting import HANG_GUARD, eventually
 
@@ -40,7 +40,7 @@ def test_a_broken_connection_is_not_used_again(monkeypatch: pytest.MonkeyPatch) 
     closed: list[int] = []
     dialed: list[int] = []
 
-    def dial(address: str) -> Any:
+    def dial(replica: Replica) -> Any:
         number = len(dialed)
         dialed.append(number)
         return SimpleNamespace(close=lambda: closed.append(number))
@@ -48,12 +48,11 @@ def test_a_broken_connection_is_not_used_again(monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: object, **__: object) -> bytes:
         raise Unreachable("connection reset")
 
-    monkeypatch.setattr(seal_outcomes, "call", fail)
     monkeypatch.setattr(seal_outcomes.AdaptiveTimeout, "may_send", lambda *_: True)
-    dialer: Any = SimpleNamespace(flight=dial)
+    dialer: Any = SimpleNamespace(flight=dial, call=fail)
     client = SealOutcomeClient(dialer)
     for _ in range(2):
-        assert client.fetch(TOPIC, "t-0-16-0", "p", ["b1:1"]) is None
+        assert client.fetch(TOPIC, "t-0-16-0", "p", [Replica("b1", "i1", "b1:1")]) is None
     assert dialed == closed == [0, 1]
 
 

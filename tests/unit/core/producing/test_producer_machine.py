@@ -10,15 +10,18 @@ import pytest
 
 from smq_core.errors import (
     DeliveryTimeout,
+    GrantMissing,
     InvalidRequest,
     NotHosted,
     NotOpenYet,
     Overloaded,
+    PermissionDenied,
     ProducerFenced,
     ReferenceRejected,
     SchemaMismatch,
     SequenceGap,
     SmqError,
+    Unauthenticated,
     UnknownTopic,
     Unreachable,
 )
@@ -233,8 +236,18 @@ def test_a_broker_that_answers_is_not_reported_as_unreachable(sending: Producer,
     assert only(OpenSession, sending.tick(1.0)) == [OpenSession(2, FIRST, is_bulk=False)]
 
 
+def test_a_grant_that_a_broker_lacks_is_no_fault_of_the_broker(sending: Producer) -> None:
+    ended = sending.handle(SessionEnded(1, GrantMissing("no grant"), is_planned=False))
+    assert not only(ReportUnreachable, ended) and not only(EndProducer, ended)
+    assert only(OpenSession, sending.tick(1.0)), "it is tried again"
+
+
 @pytest.mark.parametrize("by_reply", [True, False], ids=["reply", "end"])
-@pytest.mark.parametrize("failure", [ProducerFenced("fenced"), InvalidRequest("no")], ids=str)
+@pytest.mark.parametrize(
+    "failure",
+    [ProducerFenced("fenced"), InvalidRequest("no"), PermissionDenied("not you"), Unauthenticated("who?")],
+    ids=str,
+)
 def test_a_rejection_for_good_ends_the_producer(sending: Producer, failure: SmqError, by_reply: bool) -> None:
     if by_reply:
         sending.handle(SessionFailed(1, failure))
@@ -359,7 +372,7 @@ def test_outcomes_are_fetched_when_the_session_is_unresponsive_or_gone(sending: 
     assert only(FetchOutcomes, replaced) == [FetchOutcomes()]
     assert sending.machine.missing_outcomes(sending.now) == [], "its session may bring it"
     sending.now += producer_machine.OUTCOME_POLL_DELAY_SECONDS
-    missing = [MissingOutcome(FIRST, ("b3:1",))]
+    missing = [MissingOutcome(FIRST, NEXT.replicas)]
     assert sending.machine.missing_outcomes(sending.now) == missing
     sending.handle(Acked(1, 0, [0]))
     assert sending.machine.missing_outcomes(sending.now) == []

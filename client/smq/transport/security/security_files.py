@@ -1,0 +1,88 @@
+"""What a program is given to enter a secure release: the roots that it trusts, and its bearer token."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from smq_core.errors import InvalidRequest, Unauthenticated
+
+_PEM_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+# The most bytes of a token's file. Servers end headers at 8,000 bytes.
+MAX_TOKEN_BYTES = 7000
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityFiles:
+    """``ca_file`` has the roots of the release, in PEM. ``token_file`` has the token, unless ``token`` is one.
+
+    Files are read at each use, because others replace them before what is in them expires.
+    """
+
+    ca_file: str
+    token_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> Any:
+        if self.token is not None:
+            raise InvalidRequest("a token is not sent to another process: pass token_file in place of token")
+        return SecurityFiles, (self.ca_file, self.token_file)
+
+    def roots(self) -> bytes:
+        """The roots, in PEM. Raises InvalidRequest if there are none in the file."""
+        try:
+            found = Path(self.ca_file).read_bytes()
+        except OSError as error:
+            raise InvalidRequest(f"the CA file {self.ca_file} cannot be read: {error.strerror}") from None
+        if _PEM_CERTIFICATE not in found:
+            raise InvalidRequest(f"the CA file {self.ca_file} has no certificate in PEM")
+        return found
+
+    def read_token(self) -> str:
+        """The token as it is now; empty if the program has none. Raises Unauthenticated if the file has none."""
+        if self.token is not None:
+            return self.token
+        if self.token_file is None:
+            return ""
+        try:
+            found = Path(self.token_file).read_text(encoding="ascii").strip()
+        except OSError as error:
+            self._refuse(f"cannot be read: {error.strerror}")
+        except ValueError:
+            self._refuse("has no token: it is no text of ASCII")
+        if not is_token(found):
+            self._refuse("has no token" if not found else "has something else than one token in one line")
+        return found
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise Unauthenticated(f"the token file {self.token_file} {why}")
+
+
+def is_token(text: str) -> bool:
+    """Whether it can be sent in a header."""
+    return 0 < len(text) <= MAX_TOKEN_BYTES and all(33 <= ord(character) <= 126 for character in text)
+
+
+def security_files(
+    ca_file: str | os.PathLike[str] | None, token: str | None, token_file: str | os.PathLike[str] | None
+) -> SecurityFiles | None:
+    """What is given, or else what the environment says; None without security. Raises InvalidRequest."""
+    if token is not None and token_file is not None:
+        raise InvalidRequest("pass either token= or token_file=")
+    if token is None and token_file is None:
+        token, token_file = os.environ.get("SMQ_TOKEN") or None, os.environ.get("SMQ_TOKEN_FILE") or None
+        if token is not None and token_file is not None:
+            raise InvalidRequest("both SMQ_TOKEN and SMQ_TOKEN_FILE are set: unset one of them")
+    ca_file = ca_file or os.environ.get("SMQ_CA_FILE") or None
+    if ca_file is None:
+        if token is not None or token_file is not None:
+            raise InvalidRequest(
+                "a token without a CA file would travel in clear text: pass ca_file (or SMQ_CA_FILE), the file with "
+                "the roots of the release"
+            )
+        return None
+    if token is not None and not is_token(token):
+        raise InvalidRequest("the token is none: it has to be one line of ASCII without blanks")
+    return SecurityFiles(os.fspath(ca_file), os.fspath(token_file) if token_file is not None else None, token)
