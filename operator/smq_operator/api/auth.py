@@ -45,20 +45,25 @@ class AuthService:
     @unary_handler
     async def Login(self, request: auth_pb2.LoginRequest) -> auth_pb2.LoginReply:
         security, caller = self._secured()
-        if request.incarnation != caller.incarnation:
+        if caller.is_broker != bool(request.incarnation) or (
+            caller.is_broker and not caller.proves(request.incarnation)
+        ):
             raise PermissionDenied(
                 f"{caller.identity} cannot log in as {request.incarnation or 'a client'}: that needs another token",
                 identity=caller.identity,
             )
         now = self.clock() / SECOND
-        role = Role.BROKER if caller.incarnation else Role.CLIENT
-        lifetime = BROKER_CERTIFICATE_SECONDS if caller.incarnation else CLIENT_CERTIFICATE_SECONDS
-        release, expires_at = security.authority.release, int(_until(caller, now + lifetime))
-        peer = Peer(role, release, caller.incarnation or caller.identity, expires_at)
-        names = [broker_server_name(caller.incarnation)] if caller.incarnation else []
+        release = security.authority.release
+        if caller.is_broker:
+            role, name, names = Role.BROKER, request.incarnation, [broker_server_name(request.incarnation)]
+            expires_at = now + BROKER_CERTIFICATE_SECONDS  # its Pod lives on, and gets new tokens
+        else:
+            role, name, names = Role.CLIENT, caller.identity, []
+            expires_at = _until(caller, now + CLIENT_CERTIFICATE_SECONDS)
+        peer = Peer(role, release, name, int(expires_at))
         reply = certificate_to_pb(security.authority.issue(peer, now=now, server_names=names))
         reply.release, reply.identity = release, peer.name
-        if caller.incarnation:
+        if caller.is_broker:
             reply.grant_keys.append(security.grants.public_key)
         return reply
 

@@ -16,6 +16,7 @@ from smq_operator.kube.informer.list_watch import Informer
 from smq_operator.kube.informer.watcher import WatchScope
 from smq_operator.kube.platform import KubePlatform
 from smq_operator.kube.preflight.checks import PreflightChecks
+from smq_operator.kube.security.release_security import open_security
 from smq_operator.kube.settings import KubeSettings
 from smq_operator.kube.termination import TerminationTracker
 from smq_operator.leader_process import Election, run_leader
@@ -85,7 +86,8 @@ async def run(kube: KubeSettings) -> None:
         )
 
     try:
-        await run_leader(kube, make_platform, make_election)
+        security = await open_security(api, kube, kube.pod or uuid.uuid4().hex) if kube.secure else None
+        await run_leader(kube, make_platform, make_election, security)
     finally:
         informer.stop()
         api.close()

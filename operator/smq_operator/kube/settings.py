@@ -31,6 +31,12 @@ class KubeSettings(Settings):
     node_grace_us: Duration = duration_field(
         NODE_GRACE_US, "a Node that has failed looks Ready for less", validation_alias="node_grace"
     )
+    secure: bool = Field(
+        False,
+        description="encrypt all connections, and let only callers in who have a token of this cluster, with the "
+        "rights that RBAC gives them",
+    )
+    token_audience: str = Field("", description="the audience of these tokens; default: RELEASE.NAMESPACE.smq")
     pod: CliSuppress[str] = Field("", validation_alias="POD_NAME")
     home: CliSuppress[str] = Field("", validation_alias="POD_NAMESPACE")
 
@@ -58,6 +64,21 @@ class KubeSettings(Settings):
         name = self.release.replace(".", "-")
         label = name if name[0].isalpha() else f"smq-{name}"
         return label[:40].rstrip("-")
+
+    @property
+    def audience(self) -> str:
+        """That of the tokens which count for this release."""
+        return self.token_audience or f"{self.release}.{self.home}.smq"
+
+    @property
+    def broker_account(self) -> str:
+        """The user name of the brokers' ServiceAccount."""
+        return f"system:serviceaccount:{self.home}:{self.name}-broker"
+
+    @property
+    def security_secret(self) -> str:
+        """The Secret with the release's keys."""
+        return f"{self.name}-security"
 
     @property
     def lease(self) -> str:

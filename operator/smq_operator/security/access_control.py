@@ -34,7 +34,7 @@ class AccessControl:
         if entry is None:
             raise self._denied(caller, call, f"nobody may call {call}", peer)
         needs = entry.needs(subject)
-        if needs.incarnation is not None or caller.incarnation:
+        if needs.incarnation is not None or caller.is_broker:
             self._check_broker(caller, call, needs, peer)
             return True
         for alternatives in needs.all_of:
@@ -49,13 +49,13 @@ class AccessControl:
         if needs.incarnation is None:
             if not needs.brokers_too:
                 raise self._denied(caller, call, f"{call} is for clients, and this is the token of a broker", peer)
-        elif not caller.incarnation or caller.incarnation != needs.incarnation:
+        elif not caller.proves(needs.incarnation):
             why = f"{call} about {needs.incarnation or 'no incarnation'} needs the token of that broker"
             raise self._denied(caller, call, why, peer)
 
     async def any_of(self, caller: Caller, alternatives: Sequence[Access]) -> AccessDecision:
         """Whether the caller has one of these rights; if not, the reason why it lacks the first."""
-        if caller.incarnation:
+        if caller.is_broker:
             return AccessDecision(False, "brokers have no rights to topics")
         first: AccessDecision | None = None
         for access in alternatives:

@@ -7,21 +7,34 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from smq_core.access.rights import Access
+from smq_core.model.incarnation_ids import parse_incarnation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """``method`` is how the caller was recognised, such as ``StaticToken``.
 
-    ``incarnation`` is that of a broker, and empty for everybody else. ``expires_at`` is when its token expires, in
-    seconds since the Unix epoch; 0 if it does not.
+    ``incarnation`` is that of a broker, or ``pod`` the uid of its Pod; both are empty for everybody else.
+    ``expires_at`` is when its token expires, in seconds since the Unix epoch; 0 if it does not.
     """
 
     identity: str
     groups: tuple[str, ...] = ()
     method: str
     incarnation: str = ""
+    pod: str = ""
     expires_at: float = 0.0
+
+    @property
+    def is_broker(self) -> bool:
+        return bool(self.incarnation or self.pod)
+
+    def proves(self, incarnation: str) -> bool:
+        """Whether the token is one of the broker with this incarnation."""
+        if self.pod:
+            parsed = parse_incarnation(incarnation)
+            return parsed is not None and parsed.pod == self.pod
+        return bool(incarnation) and self.incarnation == incarnation
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,12 @@ CRDS = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresour
 ACCESS_REVIEWS = Kind(
     "authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
+SUBJECT_ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
+)
+TOKEN_REVIEWS = Kind("authentication.k8s.io/v1", "TokenReview", "tokenreviews", namespaced=False)
+SECRETS = Kind("v1", "Secret", "secrets")
+CONFIG_MAPS = Kind("v1", "ConfigMap", "configmaps")
 
 
 def key_of(resource: Mapping[str, Any]) -> Key:

@@ -1,0 +1,95 @@
+"""Rights by Kubernetes RBAC: each is a SubjectAccessReview, whose answer is kept for some seconds.
+
+Source: authorization.k8s.io/v1, SubjectAccessReview.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from smq_core.access.rights import API_GROUP, Access
+from smq_core.errors import Unavailable
+from smq_operator.kube.client.api import KubeApi
+from smq_operator.kube.client.errors import KubeError
+from smq_operator.kube.client.kinds import SUBJECT_ACCESS_REVIEWS
+from smq_operator.security.callers import AccessDecision, Caller
+
+# A right that was taken away counts for that long at the leader. One that was just given should count at once.
+ALLOWED_SECONDS = 30.0
+DENIED_SECONDS = 10.0
+# Beyond that the oldest answers are forgotten.
+MAX_ANSWERS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class _ReviewKey:
+    identity: str
+    groups: tuple[str, ...]
+    access: Access
+
+
+class AccessReviews:
+    """``clock`` returns seconds of a clock that only goes forward. Use it on the event loop."""
+
+    def __init__(self, api: KubeApi, clock: Callable[[], float]) -> None:
+        self._api = api
+        self._clock = clock
+        self._answers: OrderedDict[_ReviewKey, tuple[float, AccessDecision]] = OrderedDict()
+        self._reviews: dict[_ReviewKey, asyncio.Task[AccessDecision]] = {}
+        """Reviews in progress, which callers share."""
+
+    async def allows(self, caller: Caller, access: Access) -> AccessDecision:
+        """Raises Unavailable while the API server does not answer, and nothing is known."""
+        key = _ReviewKey(caller.identity, caller.groups, access)
+        known = self._answers.get(key)
+        if known is not None and self._clock() < known[0]:
+            return known[1]
+        task = self._reviews.get(key)
+        if task is None:
+            task = self._reviews[key] = asyncio.ensure_future(self._review(key))
+            task.add_done_callback(lambda _: self._reviews.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _review(self, key: _ReviewKey) -> AccessDecision:
+        access = key.access
+        attributes = {
+            "verb": access.verb,
+            "group": API_GROUP,
+            "resource": access.resource,
+            "subresource": access.subresource,
+            "namespace": access.namespace,
+            "name": access.name,
+        }
+        review = {
+            "apiVersion": SUBJECT_ACCESS_REVIEWS.api_version,
+            "kind": SUBJECT_ACCESS_REVIEWS.kind,
+            "metadata": {},
+            "spec": {
+                "user": key.identity,
+                "groups": list(key.groups),
+                "resourceAttributes": {key: value for key, value in attributes.items() if value},
+            },
+        }
+        try:
+            status = (await self._api.create(SUBJECT_ACCESS_REVIEWS, review)).get("status") or {}
+        except KubeError as error:
+            raise Unavailable(f"the leader cannot have a right reviewed now: {error.message}") from None
+        allowed = bool(status.get("allowed")) and not status.get("denied")
+        decision = AccessDecision(True) if allowed else AccessDecision(False, _advice(access))
+        self._answers[key] = (self._clock() + (ALLOWED_SECONDS if allowed else DENIED_SECONDS), decision)
+        self._answers.move_to_end(key)
+        if len(self._answers) > MAX_ANSWERS:
+            self._answers.popitem(last=False)
+        return decision
+
+
+def _advice(access: Access) -> str:
+    """The rule of a Role that would allow it."""
+    resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
+    names = f", resourceNames: [{access.name}]" if access.name and access.verb not in ("list", "watch") else ""
+    rule = f"{{apiGroups: [{API_GROUP}], resources: [{resource}]{names}, verbs: [{access.verb}]}}"
+    kind = f"Role in namespace {access.namespace}" if access.namespace else "ClusterRole"
+    return f"no Role allows it; a {kind} with this rule, and a binding of it, would: {rule}"

@@ -1,0 +1,213 @@
+"""Callers and rights as a real API server knows them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from smq_core.access.rights import Right, group_rights, topic_right, topic_verb
+from smq_core.errors import InvalidRequest, Unauthenticated, Unavailable
+from smq_operator.kube.client.api import KubeApi
+from smq_operator.kube.security.access_reviews import ALLOWED_SECONDS, DENIED_SECONDS, AccessReviews
+from smq_operator.kube.security.release_secret import ReleaseSecret
+from smq_operator.kube.security.token_reviews import TokenReviews
+from smq_operator.security.callers import Caller
+from support.kube.client import KubeClient
+from support.kube.operator_process import pod_of
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+T = TypeVar("T")
+AUDIENCE = "smq.travel.smq"
+
+
+def account(kube: KubeClient, namespace: str, name: str) -> str:
+    metadata = {"name": name, "namespace": namespace}
+    kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def token(
+    kube: KubeClient, namespace: str, name: str, audience: str = AUDIENCE, pod: dict[str, Any] | None = None
+) -> str:
+    spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
+    if pod is not None:
+        named = pod["metadata"]
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": named["name"], "uid": named["uid"]}
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    return str(kube.request("POST", path, body)["status"]["token"])
+
+
+def run(kube: KubeClient, work: Callable[[KubeApi], Awaitable[T]]) -> T:
+    api = KubeApi.connect({"KUBECONFIG": str(kube.kubeconfig)})
+
+    async def main() -> T:
+        return await work(api)
+
+    try:
+        return asyncio.run(main())
+    finally:
+        api.close()
+
+
+def verify(kube: KubeClient, text: str, namespace: str = "") -> Caller:
+    brokers = f"system:serviceaccount:{namespace}:broker"
+    return run(kube, lambda api: TokenReviews(api, AUDIENCE, brokers).verify(text))
+
+
+def test_a_service_account_is_known_by_its_token_for_this_release_only(kube: KubeClient, namespace: str) -> None:
+    name = account(kube, namespace, "spark")
+    caller = verify(kube, token(kube, namespace, "spark"))
+    assert (caller.identity, caller.method, caller.is_broker) == (name, "ServiceAccount", False)
+    assert f"system:serviceaccounts:{namespace}" in caller.groups
+    assert 0 < caller.expires_at - time.time() <= 600
+    for wrong in (token(kube, namespace, "spark", audience="another"), "no token", "a.b.c"):
+        with pytest.raises(Unauthenticated, match=f"the audience {AUDIENCE}"):
+            verify(kube, wrong)
+
+
+def test_the_token_of_a_deleted_account_does_not_count(kube: KubeClient, namespace: str) -> None:
+    account(kube, namespace, "gone")
+    text = token(kube, namespace, "gone")
+    verify(kube, text)
+    kube.delete({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gone", "namespace": namespace}})
+
+    def is_refused() -> bool:
+        try:
+            verify(kube, text)
+        except Unauthenticated:
+            return True
+        return False
+
+    eventually(is_refused, what="the API server forgets the account")
+
+
+def test_a_broker_proves_the_incarnations_of_its_pod(kube: KubeClient, namespace: str) -> None:
+    account(kube, namespace, "broker")
+    pod = kube.create(pod_of("b-0", namespace, "broker", serviceAccountName="broker"))
+    uid = pod["metadata"]["uid"]
+    caller = verify(kube, token(kube, namespace, "broker", pod=pod), namespace)
+    assert caller.is_broker and caller.pod == uid
+    assert caller.proves(f"{uid}.6553f100.0123abcd") and caller.proves(f"{uid}.6553f101.0123abce")
+    assert not caller.proves(uid) and not caller.proves("") and not caller.proves("5e884898da28047151d0e56f8dc62927")
+    assert not caller.proves("0f8fad5b-d9cb-469f-a165-70867728950e.6553f100.0123abcd")
+    with pytest.raises(Unauthenticated, match="must be bound to its Pod"):
+        verify(kube, token(kube, namespace, "broker"), namespace)
+
+
+def test_rights_are_those_of_rbac(kube: KubeClient, namespace: str) -> None:
+    name = account(kube, namespace, "app")
+    caller = Caller(identity=name, groups=("system:authenticated",), method="ServiceAccount")
+    rules = [
+        {
+            "apiGroups": ["seaweedmq.io"],
+            "resources": ["topics/produce"],
+            "resourceNames": ["flights"],
+            "verbs": ["create"],
+        },
+        {"apiGroups": ["seaweedmq.io"], "resources": ["topics"], "verbs": ["list"]},
+        {
+            "apiGroups": ["seaweedmq.io"],
+            "resources": ["groups/consume"],
+            "resourceNames": ["team-a.*"],
+            "verbs": ["create"],
+        },
+    ]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}
+    kube.create(role | {"metadata": {"name": "app", "namespace": namespace}, "rules": rules})
+    subject = {"kind": "ServiceAccount", "name": "app", "namespace": namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "app"}
+    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"}
+    kube.create(
+        binding | {"metadata": {"name": "app", "namespace": namespace}, "roleRef": reference, "subjects": [subject]}
+    )
+    now = [0.0]
+
+    async def check(api: KubeApi) -> None:
+        rights = AccessReviews(api, lambda: now[0])
+        allowed = [topic_right(Right.PRODUCE, f"{namespace}/flights"), topic_verb("list", f"{namespace}/")]
+        denied = [
+            topic_right(Right.CONSUME, f"{namespace}/flights"),
+            topic_right(Right.PRODUCE, f"{namespace}/other"),
+            topic_right(Right.PRODUCE, "default/flights"),
+            topic_verb("delete", f"{namespace}/flights"),
+            topic_verb("list", "/"),
+        ]
+        for access in allowed:
+            while not (await rights.allows(caller, access)).allowed:  # the authorizer has not seen the binding yet
+                now[0] += DENIED_SECONDS
+                await asyncio.sleep(0.05)
+        for access in denied:
+            decision = await rights.allows(caller, access)
+            assert not decision.allowed and "verbs: [" + access.verb in decision.reason
+        groups = [
+            [(await rights.allows(caller, it)).allowed for it in group_rights(f"{namespace}/flights", name)]
+            for name in ("team-a.billing", "team-b.billing")
+        ]
+        assert groups == [[False, True, False], [False, False, False]]
+
+    run(kube, check)
+
+
+def test_an_answer_is_kept_for_some_seconds_and_shared(kube: KubeClient, namespace: str) -> None:
+    now, calls = [0.0], [0]
+
+    class Counting:
+        async def create(self, kind: Any, body: Any) -> Any:
+            calls[0] += 1
+            await asyncio.sleep(0)
+            name = body["spec"]["resourceAttributes"]["name"]
+            if name == "broken":
+                raise_unreachable()
+            return {"status": {"allowed": name == "flights"}}
+
+    async def check() -> None:
+        rights = AccessReviews(Counting(), lambda: now[0])  # type: ignore[arg-type]
+        caller = Caller(identity="a", method="x")
+        flights, other = topic_right(Right.CONSUME, "t/flights"), topic_right(Right.CONSUME, "t/other")
+        assert all(it.allowed for it in await asyncio.gather(*(rights.allows(caller, flights) for _ in range(9))))
+        assert calls[0] == 1
+        now[0] = ALLOWED_SECONDS - 1
+        assert (await rights.allows(caller, flights)).allowed and calls[0] == 1
+        assert not (await rights.allows(caller, other)).allowed and calls[0] == 2
+        now[0] += DENIED_SECONDS
+        await rights.allows(caller, flights)
+        await rights.allows(caller, other)
+        assert calls[0] == 4
+        with pytest.raises(Unavailable, match="cannot have a right reviewed"):
+            await rights.allows(caller, topic_right(Right.CONSUME, "t/broken"))
+
+    asyncio.run(check())
+
+
+def raise_unreachable() -> None:
+    from smq_operator.kube.client.errors import ApiServerUnreachable
+
+    raise ApiServerUnreachable("away")
+
+
+def test_operators_of_a_release_share_their_keys(kube: KubeClient, namespace: str) -> None:
+    def secret(api: KubeApi) -> ReleaseSecret:
+        return ReleaseSecret(api, namespace, "smq-security", {"seaweedmq.io/release": "smq"})
+
+    async def load_both(api: KubeApi) -> list[Any]:
+        return await asyncio.gather(*(secret(api).load(time.time()) for _ in range(4)))
+
+    keys = run(kube, load_both)
+    assert len({(it.authority.release, it.grants.public_key) for it in keys}) == 1
+    roots = kube.get(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "smq-security-roots", "namespace": namespace}}
+    )
+    assert roots["data"]["ca.crt"].encode() == keys[0].authority.roots
+    again = run(kube, lambda api: secret(api).load(time.time()))
+    assert again.authority.release == keys[0].authority.release
+    stored = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "smq-security", "namespace": namespace}}
+    kube.patch(stored, {"data": {"ca.key": None}})
+    with pytest.raises(InvalidRequest, match=r"smq-security in namespace .* restore it"):
+        run(kube, lambda api: secret(api).load(time.time()))
+    assert kube.get(stored)["data"].keys() == {"ca.crt", "grants.key"}, "nothing was replaced"
