@@ -9,17 +9,21 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
 from prometheus_client import CollectorRegistry
 
+from smq_broker.access.dialer import FlightDialer
+from smq_broker.access.security import OpenBroker, Security
 from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
 from smq_broker.journal.journal_metrics import JournalMetrics
 from smq_broker.journal.segment_journal import JournalMeter
+from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_broker.leader_client.leader_session import LeaderSession
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
@@ -30,6 +34,7 @@ from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.recovery.recovery_metrics import RecoveredCollector
 from smq_broker.replication.connections import ReplicaConnections
+from smq_broker.replication.lane_stream import CONNECTION
 from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.replica_session import ReplicaSession
 from smq_broker.runtime import logs
@@ -47,10 +52,11 @@ from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.segment_metrics import SegmentCollector
 from smq_broker.segments.stored_layouts import StoredLayouts
-from smq_broker.shutdown import BrokerShutdown
+from smq_broker.shutdown import BrokerShutdown, NoSession, Session
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.request_limit import RequestLimit
-from smq_broker.streams.server import BrokerServer
+from smq_broker.streams.server import BrokerServer, RequestHandler
+from smq_broker.streams.server_rotation import ServerRotation
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
 from smq_core.model.addresses import join_address
 from smq_storage.catalog.root_format import ensure_root_format, root_id
@@ -127,7 +133,26 @@ class Broker:
             lambda: [*registry.all(), *recovered.unsealed()], pauses, threads, on_seal_found=sealer.record_seal
         )
         clients = ActiveClients()
-        connections = ReplicaConnections(self.incarnation, threads=threads, clients=clients)
+        shut_down = partial(
+            self._shut_down,
+            registry=registry,
+            flusher=flusher,
+            sealer=sealer,
+            recovered=recovered,
+            accepting_batches=accepting_batches,
+        )
+        channels = LeaderChannels(settings.ca_file, settings.token_file)
+        security = self._secure(channels, registry, broker_metrics)
+        if security is None:  # stopped before a leader let this broker serve
+            shut_down(NoSession())
+            return 0
+        dialer = security.dialer
+        connections = ReplicaConnections(
+            self.incarnation,
+            threads=threads,
+            clients=clients,
+            connect_flight=lambda address, incarnation: dialer.connect(address, incarnation, CONNECTION),
+        )
         opener = SegmentOpener(
             registry=registry,
             store=store,
@@ -160,8 +185,8 @@ class Broker:
             layouts=layouts,
         )
         limit = RequestLimit()
-        server = BrokerServer(
-            settings.listen,
+        handler = RequestHandler(
+            access=security.access,
             registry=registry,
             actions=actions,
             broker_metrics=broker_metrics,
@@ -172,12 +197,16 @@ class Broker:
             clients=clients,
             limit=limit,
         )
+        server = ServerRotation(
+            settings.listen, lambda listen: BrokerServer(listen, handler, security.certificate), threads
+        )
         address = settings.advertised(server.port)
         session = LeaderSession(
             address=address,
             node=settings.node,
             zone=settings.zone,
             leaders=settings.leader,
+            channels=channels,
             reporter=reporter,
             registry=registry,
             watcher=watcher,
@@ -194,7 +223,10 @@ class Broker:
         if settings.drain:
             self._stop.set()
         session.start()
-        relay = self._relay(session, address, collectors, threads)
+        security.start_renewal(server.swap, threads)
+        relay = self._relay(
+            session, address=address, channels=channels, dialer=dialer, collectors=collectors, threads=threads
+        )
         tune_garbage_collector()
         self._readiness = Readiness(bool(settings.leader), time.monotonic())
         self._session = session
@@ -213,19 +245,7 @@ class Broker:
         report_due.set()
         failure = threads.process_failure
         # After a failure the last flush may hang for ever, while a new process could serve.
-        max_flush = settings.grace if failure else None
-        BrokerShutdown(
-            registry=registry,
-            session=session,
-            flusher=flusher,
-            seal_fenced=lambda: self._seal_fenced(sealer, recovered),
-            accepting_batches=accepting_batches,
-            has_leader=bool(settings.leader),
-            leader_timeout=settings.leader_timeout,
-            grace=settings.grace,
-            max_flush=max_flush,
-            recovered=recovered,
-        ).run()
+        shut_down(session, max_flush=settings.grace if failure else None)
         # The streams still send the last acks and outcomes.
         time.sleep(FINAL_REPLIES_SECONDS)
         file_lists.wait_until_idle(FINAL_FILE_LISTS_SECONDS)
@@ -254,10 +274,60 @@ class Broker:
             )
         return journal, formers
 
-    @staticmethod
-    def _seal_fenced(sealer: SegmentSealer, recovered: RecoveredLogs) -> None:
-        sealer.seal_fenced()
-        recovered.seal_complete(sealer.start_at_exit)
+    def _secure(
+        self, channels: LeaderChannels, registry: SegmentRegistry, broker_metrics: BrokerMetrics
+    ) -> Security | None:
+        """Logs in at a leader, if this broker is to be secure. None if it is stopped before a leader lets it."""
+        if not self.settings.ca_file:
+            return OpenBroker()
+        from smq_broker.access.secure_broker import SecureBroker
+        from smq_broker.leader_client.login import LeaderLogin
+
+        login = LeaderLogin(self.incarnation, self._leaders, channels)
+        first = login.until_given(self._stop.wait, self._set_not_ready)
+        if first is None:
+            return None
+        return SecureBroker(
+            first,
+            log_in=login.next,
+            leader_answered_at=lambda: self._session.answered_at if self._session is not None else None,
+            topic_name=registry.topic_name,
+            broker_metrics=broker_metrics,
+        )
+
+    def _leaders(self) -> Sequence[str]:
+        return self._session.leaders() if self._session is not None else self.settings.leader
+
+    def _set_not_ready(self, reason: str) -> None:
+        self._not_ready = reason
+
+    def _shut_down(
+        self,
+        session: Session,
+        *,
+        registry: SegmentRegistry,
+        flusher: Flusher,
+        sealer: SegmentSealer,
+        recovered: RecoveredLogs,
+        accepting_batches: threading.Event,
+        max_flush: float | None = None,
+    ) -> None:
+        def seal_fenced() -> None:
+            sealer.seal_fenced()
+            recovered.seal_complete(sealer.start_at_exit)
+
+        BrokerShutdown(
+            registry=registry,
+            session=session,
+            flusher=flusher,
+            seal_fenced=seal_fenced,
+            accepting_batches=accepting_batches,
+            has_leader=bool(self.settings.leader),
+            leader_timeout=self.settings.leader_timeout,
+            grace=self.settings.grace,
+            max_flush=max_flush,
+            recovered=recovered,
+        ).run()
 
     def _serve(self, registry: SegmentRegistry, threads: ThreadSupervisor, trimmer: MemoryTrimmer) -> None:
         """Returns when the process is requested to end, or cannot do its work any more."""
@@ -280,21 +350,32 @@ class Broker:
         return self._not_ready
 
     def _relay(
-        self, session: LeaderSession, address: str, collectors: CollectorRegistry, threads: ThreadSupervisor
+        self,
+        session: LeaderSession,
+        *,
+        address: str,
+        channels: LeaderChannels,
+        dialer: FlightDialer,
+        collectors: CollectorRegistry,
+        threads: ThreadSupervisor,
     ) -> str | None:
         """Starts the relay and returns its address; None if it is not configured, which saves its imports too."""
         if not self.settings.relay:
             return None
         from smq_broker.streams.relay import Relay
-        from smq_broker.streams.relay_targets import RelayTargets
+        from smq_broker.streams.relay_targets import RelayTargets, list_brokers_by_address, read_incarnation_at
 
         filer = urlsplit(self.settings.filer_endpoint)
         static_targets = [address]
         if filer.scheme == "http":
             static_targets.append(join_address(filer.hostname or "", filer.port or 80))
-        relay = Relay(
-            self.settings.relay, RelayTargets(session.leaders, static_targets=static_targets), collectors, threads
+        targets = RelayTargets(
+            session.leaders,
+            static_targets=static_targets,
+            list_brokers=partial(list_brokers_by_address, channels),
+            read_incarnation=partial(read_incarnation_at, dialer),
         )
+        relay = Relay(self.settings.relay, targets, collectors, threads)
         relay.start()
         return relay.address
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
 
@@ -23,8 +24,19 @@ log = structlog.get_logger(__name__)
 class Session(Protocol):
     """What a shutdown needs of the session with the leader."""
 
-    may_leave: Event
-    answered_at: float
+    @property
+    def may_leave(self) -> Event: ...
+
+    @property
+    def answered_at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoSession:
+    """That of a broker which no leader has let serve."""
+
+    may_leave: Event = field(default_factory=Event)
+    answered_at: float = -math.inf
 
 
 class TailWriter(Protocol):

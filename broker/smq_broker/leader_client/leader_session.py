@@ -9,20 +9,25 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError
 
+from smq_broker.leader_client.leader_channels import LeaderChannels, failure_of
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
-from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, WrongIncarnation
-from smq_proto.channel_options import NO_PROXY
-from smq_proto.error_conversion import error_from_pb
+from smq_core.errors import (
+    InvalidRequest,
+    NotLeader,
+    PermissionDenied,
+    SmqError,
+    Unauthenticated,
+    Unavailable,
+    WrongIncarnation,
+)
 from smq_proto.v1 import brokers_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.brokers_pb2_grpc import BrokersStub
@@ -32,9 +37,9 @@ REPORT_SECONDS = 1.0
 POLL_SECONDS = 0.1
 COALESCE_SECONDS = 0.01
 REPORT_TIMEOUT_SECONDS = 1.0
-ERROR_TRAILER = "smq-error-bin"
+# What a leader answers that does not accept this broker's reports.
+_REJECTIONS = (InvalidRequest, Unauthenticated, PermissionDenied)
 _CHANNEL = [
-    NO_PROXY,
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -53,6 +58,7 @@ class LeaderSession:
         node: str,
         zone: str,
         leaders: Sequence[str],
+        channels: LeaderChannels,
         reporter: BrokerStatusReporter,
         registry: SegmentRegistry,
         watcher: SealWatcher,
@@ -70,6 +76,7 @@ class LeaderSession:
         self._report_due = report_due
         self._leaving = leaving
         self._leaders = list(leaders)
+        self._channels = channels
         self._leader_index = 0
         self._channel: grpc.Channel | None = None
         self._unresponsive: list[str] = []
@@ -154,9 +161,13 @@ class LeaderSession:
             leader = self._leaders[self._leader_index % len(self._leaders)]
             try:
                 if self._channel is None:
-                    self._channel = grpc.insecure_channel(leader, _CHANNEL)
-                reply = BrokersStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS)
+                    self._channel = self._channels.connect(leader, _CHANNEL)
+                metadata = self._channels.metadata()
+                reply = BrokersStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS, metadata=metadata)
             except grpc.RpcError as error:
+                self._try_next_leader(leader, failure_of(error))
+                continue
+            except Unauthenticated as error:  # the token or the roots cannot be read
                 self._try_next_leader(leader, error)
                 continue
             self._log_connectivity(True, leader)
@@ -174,15 +185,14 @@ class LeaderSession:
         self._log_connectivity(False, ",".join(self._leaders))
         return True
 
-    def _try_next_leader(self, leader: str, error: grpc.RpcError) -> None:
+    def _try_next_leader(self, leader: str, failure: SmqError | None) -> None:
         self._drop_channel()
         self._leader_index += 1
-        failure = _failure_of(error)
         if isinstance(failure, WrongIncarnation):
             # Its segments may have been sealed without it, and no leader gives it others. The next process is of use.
             self._watcher.set_assigned_segments(())
             self._threads.end_process(f"the leader has declared this process gone: {failure.message}")
-        if isinstance(failure, InvalidRequest) and failure.message != self._rejection:
+        if isinstance(failure, _REJECTIONS) and failure.message != self._rejection:
             self._rejection = failure.message
             log.error("leader.report_rejected", leader=leader, message=failure.message)
         redirect = failure.leader if isinstance(failure, NotLeader) else None
@@ -203,15 +213,3 @@ class LeaderSession:
                 log.info("leader.connected", leader=leader)
             else:
                 log.warning("leader.disconnected", addresses=leader)
-
-
-def _failure_of(error: grpc.RpcError) -> SmqError | None:
-    """The error that the leader sent, if it sent one."""
-    trailers: Any = error.trailing_metadata() if isinstance(error, grpc.Call) else None
-    for key, value in trailers or ():
-        if key == ERROR_TRAILER and isinstance(value, bytes):
-            try:
-                return error_from_pb(pb.Error.FromString(value))
-            except DecodeError:
-                return None
-    return None

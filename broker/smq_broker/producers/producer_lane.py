@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq_broker.access.callers import Caller
 from smq_broker.producers.producer_session import ProducerSession
 from smq_broker.producers.received_batches import ReceivedBatch, read_reference, read_rows
 from smq_broker.producers.session_port import SessionPort
@@ -58,6 +59,7 @@ class ProducerLane:
         self,
         registry: SegmentRegistry,
         *,
+        caller: Caller,
         hello: pb.PutOpen,
         reader: Any,
         writer: Any,
@@ -69,6 +71,7 @@ class ProducerLane:
         clients: ActiveClients,
     ) -> None:
         self._registry = registry
+        self._caller = caller
         self._uid = hello.uid
         self._incarnation = hello.incarnation
         self._reader = reader
@@ -90,6 +93,8 @@ class ProducerLane:
         self._ended = False
         self._error: SmqError | None = None
         self._replier_is_dead = False
+        self._denial: SmqError | None = None
+        """Why the client may not go on."""
         self._written_at = 0.0
 
     def serve(self) -> None:
@@ -127,6 +132,8 @@ class ProducerLane:
             return False
         if self._replier_is_dead:
             raise Unavailable("this broker failed to send acks: connect again")
+        if self._denial is not None:
+            raise self._denial
         frame = parse(pb.ProducerFrame, chunk.app_metadata or b"")
         if frame.sub_batches and not self._is_bulk:
             self._activity.received(time.monotonic())
@@ -259,6 +266,8 @@ class ProducerLane:
             waiting = port.take_waiting()
             refused, self._refused = self._refused, []
             ended = self._ended
+        if time.monotonic() >= self._caller.check_at and not self._may_go_on():
+            ended = True
         reply = pb.ProducerFrameReply()
         for number, error in refused:
             reply.sessions.add(session=number, reply=pb.ProducerReply(error=error_to_pb(error)))
@@ -274,10 +283,22 @@ class ProducerLane:
             reply.error.CopyFrom(error_to_pb(self._error))
         if reply.sessions or ended or time.monotonic() - self._written_at >= HEARTBEAT_SECONDS:
             self._write(reply)
+        if self._denial is not None:  # also if the client neither sends nor leaves
+            for session in list(self._sessions.values()):
+                session.close()
         for session in waiting:
             session.append_waiting()
         self._activity.check(time.monotonic())
         return not ended
+
+    def _may_go_on(self) -> bool:
+        """False once the client may not: then the next reply is the last one, and nothing more is appended."""
+        try:
+            self._caller.recheck()
+            return True
+        except SmqError as error:
+            self._denial = self._error = error
+            return False
 
     @requires_lock("_port.wake")
     def _hold_acks(self) -> None:

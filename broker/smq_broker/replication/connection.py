@@ -240,7 +240,8 @@ class ReplicaConnection:
     def _run_lane(self, lane: Lane, kind: pb.Lane, schema: pa.Schema) -> SmqError | None:
         replica = pb.ReplicaHello(primary_incarnation=self._primary_incarnation, connection=self._name, lane=kind)
         hello = pb.PutOpen(protocol=PROTOCOL, incarnation=self._follower.incarnation, replica=replica)
-        return lane.run(lambda: self._connect_flight(self._follower.address), hello, schema)
+        follower = self._follower
+        return lane.run(lambda: self._connect_flight(follower.address, follower.incarnation), hello, schema)
 
     @requires_lock("lock")
     def _stop_lanes(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smq_broker.replication.connection import TIMES, ReplicaConnection
-from smq_broker.replication.lane_stream import ConnectFlight, connect
+from smq_broker.replication.lane_stream import ConnectFlight
 from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.replica_session import ReplicaSession
 from smq_broker.runtime.lock_order import BrokerLock
@@ -22,7 +22,7 @@ class ReplicaConnections:
         *,
         threads: ThreadSupervisor,
         clients: ActiveClients,
-        connect_flight: ConnectFlight = connect,
+        connect_flight: ConnectFlight,
         times: LaneTimes = TIMES,
     ) -> None:
         self._incarnation = incarnation

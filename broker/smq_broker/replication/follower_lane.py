@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
+from smq_broker.access.callers import Caller
 from smq_broker.replication.follower import FollowedSegment
 from smq_broker.rows.ipc_messages import read_rows
 from smq_broker.segments.journaling import trim_journal
@@ -70,9 +71,17 @@ class FollowerLane:
     """
 
     def __init__(
-        self, registry: SegmentRegistry, *, connections: PrimaryConnections, hello: pb.PutOpen, reader: Any, writer: Any
+        self,
+        registry: SegmentRegistry,
+        *,
+        caller: Caller,
+        connections: PrimaryConnections,
+        hello: pb.PutOpen,
+        reader: Any,
+        writer: Any,
     ) -> None:
         self._registry = registry
+        self._caller = caller
         self._connections = connections
         self._incarnation = hello.incarnation
         self._hello = hello.replica
@@ -116,14 +125,17 @@ class FollowerLane:
             self._receive(parse(pb.ReplicationFrame, chunk.app_metadata or b""), chunk.data)
 
     def _receive(self, frame: pb.ReplicationFrame, rows: pa.RecordBatch | None) -> None:
+        now = time.monotonic()
+        if now >= self._caller.check_at:
+            self._caller.recheck()
         reply = pb.ReplicationFrameReply()
         grown: list[FollowedSegment] = []
         if rows is not None and len(frame.parts) != 1:
             raise InvalidRequest(f"a batch came with {len(frame.parts)} parts: send the rows of one beside a frame")
         for part in frame.parts:
             self._reply(reply, part.session, partial(self._handle, part, rows, grown))
-        if not self._is_bulk and time.monotonic() >= self._check_due_at:
-            self._check_due_at = time.monotonic() + CHECK_SECONDS
+        if not self._is_bulk and now >= self._check_due_at:
+            self._check_due_at = now + CHECK_SECONDS
             for session, followed in list(self._sessions.items()):
                 self._reply(reply, session, followed.periodic_reply)
         self._writer.write(reply.SerializeToString())

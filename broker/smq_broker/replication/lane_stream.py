@@ -37,12 +37,8 @@ CONNECTION = [
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
 
-# Makes a Flight client of an address.
-ConnectFlight = Callable[[str], Any]
-
-
-def connect(address: str) -> Any:
-    return fl.connect(f"grpc://{address}", generic_options=CONNECTION)
+# Makes a Flight client of the address of a broker and its incarnation.
+ConnectFlight = Callable[[str, str], Any]
 
 
 class LaneEnded(Unavailable):

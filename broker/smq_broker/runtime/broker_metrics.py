@@ -27,6 +27,12 @@ class BrokerMetrics:
         self.seals = Counter("smq_segments_sealed_total", "Segments that were sealed here.", registry=registry)
         self.file_lists = Counter("smq_file_lists_written_total", "File lists written to the filer.", registry=registry)
         self.errors = Counter("smq_request_errors_total", "Requests that were refused.", ["code"], registry=registry)
+        self.access_denied = Counter(
+            "smq_broker_access_denied_total",
+            "Calls and streams that were refused because of who the caller is.",
+            ["reason"],
+            registry=registry,
+        )
         self.thread_failures = Counter(
             "smq_thread_failures_total",
             "Threads that could not be started, and unexpected errors in them.",

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, NoDecode, SettingsConfigDict, SettingsError
 
 from smq_core.errors import InvalidRequest
@@ -43,6 +43,8 @@ class BrokerSettings(BaseSettings):
     leader: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="addresses host:port of leaders, separated by commas"
     )
+    ca_file: str = Field("", description="the roots of the release in PEM; with them all connections are encrypted")
+    token_file: str = Field("", description="a file with the token by which leaders recognise this broker")
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")
@@ -90,6 +92,18 @@ class BrokerSettings(BaseSettings):
     def _pod(cls, value: str) -> str:
         if value:
             format_incarnation(value, 0, "00000000")
+        return value
+
+    @field_validator("token_file")
+    @classmethod
+    def _secure(cls, value: str, others: ValidationInfo) -> str:
+        ca_file, leader = others.data.get("ca_file"), others.data.get("leader")
+        if value and not ca_file:
+            raise ValueError("a token would travel in clear text: give the roots of the release as --ca-file, too")
+        if ca_file and not value:
+            raise ValueError("required with --ca-file, because leaders have to recognise this broker by its token")
+        if ca_file and not leader:
+            raise ValueError("a secure broker logs in at a leader: give the addresses of leaders as --leader")
         return value
 
     @field_validator("filer_url")

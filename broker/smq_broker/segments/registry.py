@@ -139,6 +139,10 @@ class SegmentRegistry:
             raise InvalidRequest(f"several topics have a segment {segment} here: give the topic's uid as well")
         return unsealed[0]
 
+    def topic_name(self, uid: str) -> str:
+        """The name of the topic with this uid, for messages; empty if no segment of it is here."""
+        return next((hosted.topic.name for hosted in self.all() if hosted.topic.uid == uid), "")
+
     def find_sealed(self, uid: str, segment: str) -> HostedSegment | None:
         """The hosted segment if it is sealed, so that its outcome is in memory."""
         hosted = self.hosted(uid, segment)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
 
 import structlog
 from google.protobuf.message import Message
 
+from smq_broker.access.callers import Caller
 from smq_broker.leader_client.locator import Locator, full_name
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.producers.claims import ProducerClaims
@@ -17,6 +18,7 @@ from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
+from smq_core.access.broker_calls import GRANTS
 from smq_core.errors import InvalidRequest, NotHosted
 from smq_core.model.entities import TopicSchema
 from smq_core.model.names import shown
@@ -31,13 +33,23 @@ from smq_proto.wire import (
     topic_to_pb,
 )
 
-Action = Callable[[object, Any], Message | None]
-
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """``body`` is the request as it came. ``caller`` has been admitted to the action."""
+
+    body: object
+    is_cancelled: Callable[[], bool]
+    caller: Caller
+
+
+Action = Callable[[ActionCall], Message | None]
+
+
 class Actions:
-    """``run(name, body, context)`` gives the answer's body, or None. Raises SmqError."""
+    """``run`` gives the answer's body, or None. Raises SmqError."""
 
     def __init__(
         self,
@@ -67,13 +79,16 @@ class Actions:
             "locate": (self._locate, "LocateRequest -> LocateReply"),
             "status": (self._status, "nothing -> BrokerStatus"),
             "segments": (self._segments, "HostedSegmentsRequest -> HostedSegments"),
+            GRANTS: (self._grants, "PresentGrants -> nothing"),
         }
 
-    def run(self, name: str, body: object, context: Any) -> Message | None:
-        action = self._by_name.get(name)
-        if action is None:
+    def run(self, name: str, call: ActionCall) -> Message | None:
+        return self._by_name[name][0](call)
+
+    def check_name(self, name: str) -> None:
+        """Raises InvalidRequest if there is no such action."""
+        if name not in self._by_name:
             raise InvalidRequest(f"there is no action {shown(name)}; there are {', '.join(self._by_name)}")
-        return action[0](body, context)
 
     def known_name(self, name: str) -> str:
         """The action's name for logs: one of ours, whatever a client sends."""
@@ -82,8 +97,8 @@ class Actions:
     def descriptions(self) -> Iterable[tuple[str, str]]:
         return [(name, what) for name, (_, what) in self._by_name.items()]
 
-    def _open(self, body: object, _: Any) -> Message:
-        request = parse(pb.OpenSegment, body)
+    def _open(self, call: ActionCall) -> Message:
+        request = parse(pb.OpenSegment, call.body)
         check_protocol(request.protocol)
         self._registry.check_incarnation(request.incarnation)
         try:
@@ -94,8 +109,8 @@ class Actions:
             raise InvalidRequest(f"not a segment to open: {error}") from error
         return pb.OpenedSegment(credit=hosted.memory.credit)
 
-    def _seal(self, body: object, context: Any) -> Message | None:
-        request = parse(pb.SealSegment, body)
+    def _seal(self, call: ActionCall) -> Message | None:
+        request = parse(pb.SealSegment, call.body)
         check_protocol(request.protocol)
         if request.only_flush:
             hosted = self._registry.find(request.segment, request.uid, request.incarnation)
@@ -108,7 +123,7 @@ class Actions:
         except NotHosted:
             log.info("seal.not_hosted", segment=request.segment, topic=request.topic)
             raise
-        outcome = self._sealer.seal(hosted, successors, request.reason, context.is_cancelled)
+        outcome = self._sealer.seal(hosted, successors, request.reason, call.is_cancelled)
         # The leader needs the end and the loss. Thousands of producers would only make the reply large.
         return outcome_to_pb(outcome, only="", successors=hosted.successors)
 
@@ -138,27 +153,35 @@ class Actions:
         self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)
         return self._registry.get_or_refuse(request.uid, request.segment)
 
-    def _outcome(self, body: object, _: Any) -> Message:
-        request = parse(pb.OutcomeRequest, body)
+    def _outcome(self, call: ActionCall) -> Message:
+        request = parse(pb.OutcomeRequest, call.body)
         topic = full_name(request.topic)
+        call.caller.require(request.uid, topic)
         if self._registry.find_sealed(request.uid, request.segment) is None:
             self._layouts.check_given(topic, request.uid, request.segment)
         outcome, successors = self._sealer.outcome(topic, request.uid, request.segment)
         return outcome_to_pb(outcome, only=request.producer or None, successors=successors)
 
-    def _claim(self, body: object, _: Any) -> Message:
-        request = parse(pb.ClaimProducer, body)
-        return self._claims.claim(full_name(request.topic), request)
+    def _claim(self, call: ActionCall) -> Message:
+        request = parse(pb.ClaimProducer, call.body)
+        topic = full_name(request.topic)
+        call.caller.require(request.uid, topic)
+        return self._claims.claim(topic, request)
 
-    def _locate(self, body: object, _: Any) -> Message:
-        return self._locator.locate(parse(pb.LocateRequest, body).topic)
+    def _locate(self, call: ActionCall) -> Message:
+        found = self._locator.locate(parse(pb.LocateRequest, call.body).topic)
+        call.caller.require(found.topic.uid, found.topic.name)
+        return found
 
-    def _status(self, _: object, __: Any) -> Message:
-        return self._reporter.status()
+    def _status(self, call: ActionCall) -> Message:
+        return call.caller.visible(self._reporter.status())
 
-    def _segments(self, body: object, _: Any) -> Message:
+    def _grants(self, call: ActionCall) -> None:
+        call.caller.present(parse(pb.PresentGrants, call.body))
+
+    def _segments(self, call: ActionCall) -> Message:
         """From them the leader rebuilds a layout that was lost."""
-        request = parse(pb.HostedSegmentsRequest, body)
+        request = parse(pb.HostedSegmentsRequest, call.body)
         hosted = [it for it in (*self._registry.all(), *self._recovered.unsealed()) if it.topic.uid == request.uid]
         return pb.HostedSegments(
             segments=[

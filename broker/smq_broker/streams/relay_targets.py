@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import grpc
 import pyarrow as pa
-import pyarrow.flight as fl
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 
-from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_broker.access.dialer import FlightDialer
+from smq_broker.leader_client.leader_channels import LeaderChannels
+from smq_core.errors import InvalidRequest, SmqError, Unauthenticated, Unavailable
 from smq_proto.channel_options import NO_PROXY
 from smq_proto.flight import call
 from smq_proto.v1 import admin_pb2
@@ -33,7 +34,8 @@ class RelayTargets:
     """Safe from many threads. ``leaders`` returns the known addresses of leaders, the current one first.
 
     ``static_targets`` are always allowed, such as the filer. The leader lists the brokers. The list is cached for ten
-    minutes, so that clients reach brokers without a leader too.
+    minutes, so that clients reach brokers without a leader too. ``read_incarnation`` is called with an address and
+    an incarnation that is listed there, and returns which one answers.
     """
 
     def __init__(
@@ -41,14 +43,14 @@ class RelayTargets:
         leaders: Callable[[], list[str]],
         *,
         static_targets: Iterable[str],
-        list_brokers: Callable[[str], Mapping[str, Collection[str]]] | None = None,
-        read_incarnation: Callable[[str], str] | None = None,
+        list_brokers: Callable[[str], Mapping[str, Collection[str]]],
+        read_incarnation: Callable[[str, str], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leaders = leaders
         self._static_targets = frozenset(static_targets)
-        self._list_brokers = list_brokers or list_brokers_by_address
-        self._read_incarnation = read_incarnation or read_incarnation_at
+        self._list_brokers = list_brokers
+        self._read_incarnation = read_incarnation
         self._clock = clock
         self._lock = make_lock()
         self._last_listed: dict[str, tuple[Collection[str], float]] = {}
@@ -84,31 +86,36 @@ class RelayTargets:
             if self._verified.get(target) in incarnations:
                 return True
         # Whoever reports to the leader chooses an address. Only a broker answers there with the incarnation.
-        incarnation = self._read_incarnation(target) if incarnations else ""
-        if not incarnation or incarnation not in incarnations:
-            return False
-        with self._lock:
-            self._verified[target] = incarnation
-        return True
+        for listed_there in incarnations:
+            incarnation = self._read_incarnation(target, listed_there)
+            if incarnation and incarnation in incarnations:
+                with self._lock:
+                    self._verified[target] = incarnation
+                return True
+        return False
 
 
-def read_incarnation_at(address: str) -> str:
-    """The incarnation of the broker at that address; empty if none answers."""
+def read_incarnation_at(dialer: FlightDialer, address: str, expected: str) -> str:
+    """The incarnation of the broker at that address; empty if none answers.
+
+    With security only the expected one can answer.
+    """
     try:
-        with fl.connect(f"grpc://{address}", generic_options=[NO_PROXY]) as client:
+        with dialer.connect(address, expected, [NO_PROXY]) as client:
             status = call(client, "status", Empty(), timeout=REFRESH_TIMEOUT_SECONDS)
         return pb.BrokerStatus.FromString(status).incarnation
     except (SmqError, DecodeError, pa.ArrowException, OSError):
         return ""
 
 
-def list_brokers_by_address(leader: str) -> dict[str, set[str]]:
+def list_brokers_by_address(channels: LeaderChannels, leader: str) -> dict[str, set[str]]:
     """The incarnations of all brokers that the leader lists, by address; none if it does not answer."""
+    request = admin_pb2.ListBrokersRequest()
     try:
-        with grpc.insecure_channel(leader, [NO_PROXY]) as channel:
-            request = admin_pb2.ListBrokersRequest()
-            brokers = AdminStub(channel).ListBrokers(request, timeout=REFRESH_TIMEOUT_SECONDS).brokers
-    except grpc.RpcError:
+        with channels.connect(leader) as channel:
+            list_brokers, metadata = AdminStub(channel).ListBrokers, channels.metadata()
+            brokers = list_brokers(request, timeout=REFRESH_TIMEOUT_SECONDS, metadata=metadata).brokers
+    except (grpc.RpcError, Unauthenticated):
         return {}
     found: dict[str, set[str]] = {}
     for broker in brokers:

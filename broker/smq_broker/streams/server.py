@@ -12,6 +12,7 @@ import pyarrow.flight as fl
 import structlog
 from google.protobuf.message import Message
 
+from smq_broker.access.callers import Access, Caller
 from smq_broker.producers.producer_lane import ProducerLane
 from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.replication.follower_lane import FollowerLane, PrimaryConnections
@@ -21,12 +22,14 @@ from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
-from smq_broker.streams.actions import Actions
+from smq_broker.streams.actions import ActionCall, Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.tail import Frame, tail_frames
-from smq_core.errors import InvalidRequest, SmqError
+from smq_core.access.broker_calls import PRODUCERS, REPLICA, TAIL
+from smq_core.access.certificates import Certificate
+from smq_core.errors import InvalidRequest, PermissionDenied, SmqError, Unauthenticated
 from smq_proto.error_conversion import error_to_pb
 from smq_proto.flight import parse, to_flight
 from smq_proto.v1 import data_pb2 as pb
@@ -35,13 +38,16 @@ from smq_proto.wire import check_protocol
 log = structlog.get_logger(__name__)
 
 
-class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
-    """``accepting_batches`` is cleared when producers have to wait. ``port`` is the bound port."""
+class RequestHandler:
+    """Serves what comes to all Flight servers of this process, at present and before.
+
+    ``accepting_batches`` is cleared when producers have to wait.
+    """
 
     def __init__(
         self,
-        listen: str,
         *,
+        access: Access,
         registry: SegmentRegistry,
         actions: Actions,
         broker_metrics: BrokerMetrics,
@@ -52,6 +58,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         clients: ActiveClients,
         limit: RequestLimit,
     ) -> None:
+        self._access = access
         self._registry = registry
         self._actions = actions
         self._metrics = broker_metrics
@@ -64,28 +71,31 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         self._limit = limit
         self._frame_rate = FrameRate()
         self._connections = PrimaryConnections()
-        super().__init__(f"grpc://{listen}")
 
-    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+    def put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         with self._errors("put"):
+            caller = self._access.caller(context)
             hello = parse(pb.PutOpen, self._limit.check(descriptor.command or b""))
             role = hello.WhichOneof("role")
             if role is None:
                 raise InvalidRequest("a stream is opened as a lane of producers or of a replica")
             with self._metrics.streams.labels(role).track_inprogress():
                 if role == "replica":
-                    self._serve_replica(hello, BatchReader(reader), writer)
+                    self._serve_replica(caller, hello, BatchReader(reader), writer)
                 else:
-                    self._serve_producers(hello, BatchReader(reader), writer)
+                    self._serve_producers(caller, hello, BatchReader(reader), writer)
 
-    def _serve_producers(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
+    def _serve_producers(self, caller: Caller, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:
+            caller.admit(PRODUCERS)
+            caller.require(hello.uid)
             self._check(hello, hello.producers.lane)
         except SmqError as error:
             _send_error_reply(writer, pb.ProducerFrameReply(error=error_to_pb(error)))
             raise
         ProducerLane(
             self._registry,
+            caller=caller,
             hello=hello,
             reader=reader,
             writer=writer,
@@ -97,13 +107,22 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             clients=self._clients,
         ).serve()
 
-    def _serve_replica(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
+    def _serve_replica(self, caller: Caller, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:
+            caller.admit(REPLICA)
+            caller.require_incarnation(hello.replica.primary_incarnation)
             self._check(hello, hello.replica.lane)
         except SmqError as error:
             _send_error_reply(writer, pb.ReplicationFrameReply(error=error_to_pb(error)))
             raise
-        FollowerLane(self._registry, connections=self._connections, hello=hello, reader=reader, writer=writer).serve()
+        FollowerLane(
+            self._registry,
+            caller=caller,
+            connections=self._connections,
+            hello=hello,
+            reader=reader,
+            writer=writer,
+        ).serve()
 
     def _check(self, hello: pb.PutOpen, lane: pb.Lane) -> None:
         check_protocol(hello.protocol)
@@ -111,22 +130,32 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         if lane not in (pb.LANE_SMALL, pb.LANE_BULK):
             raise InvalidRequest("a lane is a small one or a bulk one")
 
-    def do_get(self, context: Any, ticket: Any) -> Any:
+    def get(self, context: Any, ticket: Any) -> Any:
         with self._errors("get"):
+            caller = self._access.caller(context)
+            caller.admit(TAIL)
             request = parse(pb.TailTicket, self._limit.check(ticket.ticket))
             check_protocol(request.protocol)
+            caller.require(request.uid)
             hosted = self._registry.find(request.segment, request.uid, request.incarnation)
             spacing = FrameSpacing(self._frame_rate, max(1, request.readers))
-            frames = tail_frames(hosted, request.from_offset, context, spacing)
+            frames = tail_frames(hosted, request.from_offset, context, spacing, caller)
             return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames, spacing))
 
-    def do_action(self, context: Any, action: Any) -> list[bytes]:
-        with self._errors(self._actions.known_name(action.type)):
-            answer = self._actions.run(action.type, self._limit.check(action.body), context)
+    def act(self, context: Any, action: Any) -> list[bytes]:
+        name = self._actions.known_name(action.type)
+        with self._errors(name):
+            caller = self._access.caller(context)
+            self._actions.check_name(action.type)
+            caller.admit(name)
+            call = ActionCall(self._limit.check(action.body), context.is_cancelled, caller)
+            answer = self._actions.run(name, call)
             return [] if answer is None else [answer.SerializeToString()]
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
-        return list(self._actions.descriptions())
+        with self._errors("list"):
+            self._access.caller(context)
+            return list(self._actions.descriptions())
 
     def _tracked(self, hosted: HostedSegment, frames: Iterator[Frame], spacing: FrameSpacing) -> Iterator[Frame]:
         hosted.memory.reader_opened()
@@ -162,10 +191,40 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
 
     def _log_rejection(self, what: str, error: SmqError) -> None:
         """An invalid request is the client's fault, and a warning. Other refusals are normal while segments move."""
+        if isinstance(error, Unauthenticated | PermissionDenied):
+            return  # ``Denials`` has logged it
         left_out = self._log_limiter.admit((what, error.code))
         if left_out is not None:
             line = log.warning if isinstance(error, InvalidRequest) else log.info
             line("request.refused", what=what, code=error.code, error=error.message, left_out=left_out)
+
+
+class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
+    """One Flight server. With a certificate it speaks mutual TLS only. ``port`` is the bound port."""
+
+    def __init__(self, listen: str, handler: RequestHandler, certificate: Certificate | None = None) -> None:
+        self._handler = handler
+        if certificate is None:
+            super().__init__(f"grpc://{listen}")
+        else:
+            super().__init__(
+                f"grpc+tls://{listen}",
+                tls_certificates=[(certificate.chain, certificate.key)],
+                verify_client=True,
+                root_certificates=certificate.roots,
+            )
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        self._handler.put(context, descriptor, reader, writer)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        return self._handler.get(context, ticket)
+
+    def do_action(self, context: Any, action: Any) -> list[bytes]:
+        return self._handler.act(context, action)
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        return self._handler.list_actions(context)
 
 
 def _send_error_reply(writer: Any, reply: Message) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from smq_broker.access.callers import Caller
 from smq_broker.rows.batches import MAX_MESSAGE_BYTES
 from smq_broker.rows.payloads import rows_as_batch
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
@@ -25,16 +26,20 @@ HEARTBEAT_SECONDS = 1.0
 Frame = tuple[pa.RecordBatch, bytes]
 
 
-def tail_frames(hosted: HostedSegment, position: int, context: Any, spacing: FrameSpacing) -> Iterator[Frame]:
+def tail_frames(
+    hosted: HostedSegment, position: int, context: Any, spacing: FrameSpacing, caller: Caller
+) -> Iterator[Frame]:
     """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``.
 
-    A reference comes alone, without rows.
+    A reference comes alone, without rows. Raises what ``Caller.recheck`` does.
     """
     last_frame = 0.0
     while not context.is_cancelled():
         entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT_SECONDS, spacing)
         watermark = hosted.machine.watermark
         now = time.monotonic()
+        if now >= caller.check_at:
+            caller.recheck()
         if not entries and last is None and now < last_frame + HEARTBEAT_SECONDS:
             continue
         last_frame = now

@@ -188,7 +188,7 @@ MUTATIONS = (
         "relay_to_whatever_a_report_names",
         "The relay connects only to addresses where a broker answers with the incarnation that is listed there.",
         "broker/smq_broker/streams/relay_targets.py",
-        'incarnation = self._read_incarnation(target) if incarnations else ""',
+        "incarnation = self._read_incarnation(target, listed_there)",
         'incarnation = next(iter(incarnations), "")',
         (f"{TEST_RELAY}::test_an_address_where_no_broker_answers_is_no_target",),
     ),

@@ -12,6 +12,7 @@ import pyarrow as pa
 from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry
 
+from smq_broker.access.callers import OPEN_CALLER, Caller
 from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
@@ -38,7 +39,7 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
-from smq_broker.streams.actions import Actions
+from smq_broker.streams.actions import ActionCall, Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Replica, Segment, Topic
@@ -141,9 +142,11 @@ class BrokerParts:
             self.replica.incarnation,
             threads=self.threads,
             clients=self.clients,
-            connect_flight=lambda it: self._connect(it),
+            connect_flight=lambda address, _: self._connect(address),
         )
         self._primaries = PrimaryConnections()
+        self.primaries_caller: Caller = OPEN_CALLER
+        """Who opens the next streams of replication here."""
         self.opener = SegmentOpener(
             registry=self.registry,
             store=store,
@@ -165,19 +168,20 @@ class BrokerParts:
 
     def action(self, name: str, request: Message) -> Message | None:
         """What the broker answers to a request of the leader."""
-        locator, claims = Locator(self._store, StoreSettings(url="memory://")), ProducerClaims(self._store, Clock())
-        layouts = StoredLayouts(self._store)
-        actions = Actions(
+        call = ActionCall(request.SerializeToString(), CallContext().is_cancelled, OPEN_CALLER)
+        return self.actions().run(name, call)
+
+    def actions(self) -> Actions:
+        return Actions(
             self.registry,
             opener=self.opener,
             sealer=self.sealer,
             reporter=self.reporter,
-            locator=locator,
-            claims=claims,
+            locator=Locator(self._store, StoreSettings(url="memory://")),
+            claims=ProducerClaims(self._store, Clock()),
             recovered=self.recovered,
-            layouts=layouts,
+            layouts=StoredLayouts(self._store),
         )
-        return actions.run(name, request.SerializeToString(), CallContext())
 
     def kill(self) -> None:
         """Ends this broker as SIGKILL does: it serves nobody any more, and only its journal stays.
@@ -252,10 +256,11 @@ class BrokerParts:
         producers = pb.ProducersHello(lane=lane)
         return pb.PutOpen(protocol=PROTOCOL, incarnation=self.replica.incarnation, uid=uid, producers=producers)
 
-    def lane(self, stream: PutStream, hello: pb.PutOpen) -> ProducerLane:
+    def lane(self, stream: PutStream, hello: pb.PutOpen, caller: Caller = OPEN_CALLER) -> ProducerLane:
         """The broker's end of a lane."""
         return ProducerLane(
             self.registry,
+            caller=caller,
             hello=hello,
             reader=BatchReader(stream),
             writer=stream,
@@ -270,7 +275,12 @@ class BrokerParts:
     def serve_replication(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
         FollowerLane(
-            self.registry, connections=self._primaries, hello=hello, reader=BatchReader(stream), writer=stream
+            self.registry,
+            caller=self.primaries_caller,
+            connections=self._primaries,
+            hello=hello,
+            reader=BatchReader(stream),
+            writer=stream,
         ).serve()
 
 
@@ -279,14 +289,21 @@ class ProducerClient:
 
     SESSION = 1
 
-    def __init__(self, broker: BrokerParts, hosted: HostedSegment, name: str, lane: pb.Lane = pb.LANE_BULK) -> None:
+    def __init__(
+        self,
+        broker: BrokerParts,
+        hosted: HostedSegment,
+        name: str,
+        lane: pb.Lane = pb.LANE_BULK,
+        caller: Caller = OPEN_CALLER,
+    ) -> None:
         self.stream = PutStream(hosted.wire.message)
         self.replies: list[pb.ProducerReply] = []
         self.acked: dict[int, int] = {}
         self.error: BaseException | None = None
         """Why the lane has ended."""
         self.ended = False
-        served = broker.lane(self.stream, broker.hello(hosted.topic.uid, lane))
+        served = broker.lane(self.stream, broker.hello(hosted.topic.uid, lane), caller)
         for run in (lambda: self.stream.serve(lambda _: served.serve()), self._read):
             threading.Thread(target=run, name="client", daemon=True).start()
         frame = pb.ProducerFrame()

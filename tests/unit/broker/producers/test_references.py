@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from smq_broker.access.callers import OPEN_CALLER
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import tail_frames
 from smq_core.errors import CorruptChunk, InvalidRequest, ReferenceRejected, StoreUnavailable
@@ -159,7 +160,7 @@ def test_the_tail_serves_a_reference_alone(brokers: Brokers) -> None:
     producer.publish(2, brokers.reference())
     send(producer, 3, b"c")
     producer.wait_acked(3)
-    frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()))
+    frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()), OPEN_CALLER)
     headers = []
     while not headers or headers[-1].first_offset < 8:
         batch, header = next(frames)
@@ -179,7 +180,7 @@ def test_a_reader_within_a_reference_gets_it_from_its_first_row(brokers: Brokers
     producer = brokers.produce()
     producer.publish(0, brokers.reference())
     producer.wait_acked(0)
-    _, header = next(tail_frames(brokers.hosted, 4, CallContext(), FrameSpacing(FrameRate())))
+    _, header = next(tail_frames(brokers.hosted, 4, CallContext(), FrameSpacing(FrameRate()), OPEN_CALLER))
     assert pb.TailBatch.FromString(header).first_offset == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from smq_broker.access.callers import OPEN_CALLER
 from smq_broker.replication import follower_lane
 from smq_broker.replication.connection import NO_SCHEMA
 from smq_broker.replication.follower import FollowedSegment
@@ -52,6 +53,7 @@ class Follower:
     def lane(self, stream: PutStream, primary: str = "i-b1", lane: pb.Lane = pb.LANE_SMALL) -> FollowerLane:
         return FollowerLane(
             self.broker.registry,
+            caller=OPEN_CALLER,
             connections=self.connections,
             hello=self.hello(primary, lane),
             reader=BatchReader(stream),

@@ -48,7 +48,7 @@ class Primary:
         self.bulk_streams: queue.Queue[PutStream] = queue.Queue()
         self.fenced: list[str] = []
         self.connections = ReplicaConnections(
-            "i-b1", threads=self.broker.threads, clients=self.broker.clients, connect_flight=lambda _: self.client
+            "i-b1", threads=self.broker.threads, clients=self.broker.clients, connect_flight=lambda *_: self.client
         )
         self.segments = [self._open(number) for number in range(2)]
 

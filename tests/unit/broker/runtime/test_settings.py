@@ -45,12 +45,22 @@ def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureF
         (["--listen", "7070"], FILER, "--listen: .*host:port"),
         (["--advertise", "http://x"], FILER, "--advertise: .*host:port"),
         (["--log-level", "loud"], FILER, "--log-level"),
+        (["--token-file", "t"], FILER, "--token-file: .*clear text.*--ca-file"),
+        (["--ca-file", "c"], FILER | {"SMQ_LEADER": "a:1"}, "--token-file: required with --ca-file"),
+        (["--ca-file", "c", "--token-file", "t"], FILER, "--token-file: .*logs in at a leader.*--leader"),
+        ([], FILER | {"SMQ_CA_FILE": "c", "SMQ_LEADER": "a:1"}, "--token-file: required with --ca-file"),
         ([], FILER | {"SMQ_GRACE": "soon", "SMQ_LISTEN": "7070"}, r"--listen: .*\n--grace: .*number"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], env: dict[str, str], message: str):
     with pytest.raises(InvalidRequest, match=message):
         parse(arguments, env)
+
+
+def test_a_broker_with_roots_and_a_token_is_secure() -> None:
+    settings = parse(["--leader", "a:1"], FILER | {"SMQ_CA_FILE": "ca.crt", "SMQ_TOKEN_FILE": "token"})
+    assert (settings.ca_file, settings.token_file) == ("ca.crt", "token")
+    assert parse([], FILER).ca_file == parse([], FILER).token_file == ""
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from smq_broker.access.callers import OPEN_CALLER
 from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.segments import registry as registry_module
@@ -122,7 +123,7 @@ def test_readers_of_this_replica_get_the_whole_lost_range(
     primary.write(5)
     primary.seal_from_filer(recorded)
     primary.check_for_seal()
-    _, header = next(tail_frames(primary.hosted, 0, CallContext(), FrameSpacing(FrameRate())))
+    _, header = next(tail_frames(primary.hosted, 0, CallContext(), FrameSpacing(FrameRate()), OPEN_CALLER))
     sealed = pb.TailBatch.FromString(header).sealed
     assert (sealed.end, loss_from_pb(sealed.lost)) == (0, Loss(*lost, at_least=True))
 
@@ -131,6 +132,6 @@ def test_without_a_loss_readers_get_none(primary: CutOffPrimary) -> None:
     primary.write(2)
     primary.broker.sealer.follow_seal(primary.hosted)
     primary.wait_sealed()
-    _, header = next(tail_frames(primary.hosted, 2, CallContext(), FrameSpacing(FrameRate())))
+    _, header = next(tail_frames(primary.hosted, 2, CallContext(), FrameSpacing(FrameRate()), OPEN_CALLER))
     sealed = pb.TailBatch.FromString(header).sealed
     assert sealed.end == 2 and not sealed.HasField("lost")

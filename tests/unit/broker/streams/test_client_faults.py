@@ -11,10 +11,11 @@ import pyarrow.flight as fl
 import pytest
 from structlog.testing import capture_logs
 
+from smq_broker.access.callers import OpenAccess
 from smq_broker.runtime.log_limiter import MAX_KINDS, LogLimiter
 from smq_broker.streams.relay import parse_request
 from smq_broker.streams.request_limit import RequestLimit
-from smq_broker.streams.server import BrokerServer
+from smq_broker.streams.server import BrokerServer, RequestHandler
 from smq_core.errors import InvalidRequest, NotHosted
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL
@@ -35,8 +36,8 @@ class ServedSegment:
         topic = make_topic()
         segment = make_segment(topic, broker.replica)
         self.hosted = broker.opener.open(topic, segment)
-        self.server = BrokerServer(
-            "127.0.0.1:0",
+        self.handler = RequestHandler(
+            access=OpenAccess(),
             registry=broker.registry,
             actions=None,  # type: ignore[arg-type]
             broker_metrics=broker.metrics,
@@ -47,6 +48,7 @@ class ServedSegment:
             clients=broker.clients,
             limit=RequestLimit(),
         )
+        self.server = BrokerServer("127.0.0.1:0", self.handler)
         self.hello = pb.PutOpen(
             protocol=PROTOCOL,
             uid=topic.uid,
@@ -106,7 +108,7 @@ def test_other_rejections_are_no_warnings_and_bugs_keep_their_traceback(served: 
     with capture_logs() as logs:
         for error in (NotHosted("elsewhere"), InvalidRequest("wrong"), ValueError("a bug")):
             for _ in range(5):
-                with pytest.raises(fl.FlightServerError), served.server._errors("put"):
+                with pytest.raises(fl.FlightServerError), served.handler._errors("put"):
                     raise error
     assert [(line["event"], line["log_level"]) for line in logs] == [
         ("request.refused", "info"),

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from smq_broker.access.callers import OPEN_CALLER
 from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.streams import frame_spacing
@@ -101,7 +102,7 @@ def test_a_held_frame_brings_what_came_meanwhile(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(frame_spacing, "FRAMES_PER_SECOND", 1e-9)
     monkeypatch.setattr(frame_spacing, "MAX_SPACING_SECONDS", 3600.0)
     monkeypatch.setattr(hosted, "fenced", Fenced())
-    frames = tail_frames(hosted, 0, CallContext(), FrameSpacing(FrameRate()))
+    frames = tail_frames(hosted, 0, CallContext(), FrameSpacing(FrameRate()), OPEN_CALLER)
     append(0)
     assert next(frames)[0].num_rows == 1
     append(1)

@@ -41,7 +41,7 @@ def tunnel() -> Iterator[Tunnel]:
             lambda: [],
             static_targets=[address],
             list_brokers=lambda _: {},
-            read_incarnation=lambda _: "",
+            read_incarnation=lambda *_: "",
             clock=lambda: 0.0,
         )
         relay = Relay("127.0.0.1:0", targets, registry, ThreadSupervisor(BrokerMetrics(registry)))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+from functools import partial
 
 import pytest
 
+from smq_broker.access.dialer import FlightDialer
+from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_broker.streams.relay import parse_request
 from smq_broker.streams.relay_targets import RelayTargets, list_brokers_by_address, read_incarnation_at
 from smq_core.errors import InvalidRequest, Unavailable
@@ -36,7 +39,7 @@ class FakeLeaders:
         self.list_calls.append(leader)
         return {address: {f"i-{address}"} for address in self.brokers | self.strangers}
 
-    def read_incarnation(self, address: str) -> str:
+    def read_incarnation(self, address: str, _: str) -> str:
         return f"i-{address}" if address in self.brokers else ""
 
 
@@ -121,14 +124,18 @@ def test_a_new_process_at_the_address_of_a_former_one_is_a_target() -> None:
                 for incarnation, state in listed
             ]
             targets = RelayTargets(
-                lambda at=leader.address: [at], static_targets=[], read_incarnation=lambda _: "new", clock=lambda: 0.0
+                lambda at=leader.address: [at],
+                static_targets=[],
+                list_brokers=partial(list_brokers_by_address, LeaderChannels()),
+                read_incarnation=lambda *_: "new",
+                clock=lambda: 0.0,
             )
             assert targets.resolve(address) == address
-            assert list_brokers_by_address(leader.address) == {address: {"new", "former"}}
+            assert list_brokers_by_address(LeaderChannels(), leader.address) == {address: {"new", "former"}}
 
 
 def test_a_server_that_is_no_broker_has_no_incarnation() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
-        assert read_incarnation_at(address) == ""
+        assert read_incarnation_at(FlightDialer(), address, "i") == ""

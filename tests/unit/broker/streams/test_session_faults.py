@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from smq_broker.leader_client import leader_session as session
+from smq_broker.leader_client.leader_channels import ERROR_TRAILER, LeaderChannels, failure_of
 from smq_broker.leader_client.leader_session import LeaderSession
 from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.health import HealthServer
@@ -85,6 +86,7 @@ class SessionWithFault:
             node="",
             zone="",
             leaders=["one:1", "two:1"],
+            channels=LeaderChannels(),
             reporter=reporter,
             registry=registry,
             watcher=watcher,
@@ -186,7 +188,7 @@ def test_a_change_that_comes_after_the_status_was_taken_is_reported_at_once() ->
 def test_a_process_that_is_declared_gone_ends() -> None:
     with pytest.MonkeyPatch.context() as patch:
         it = SessionWithFault(NthFailure("nothing", 1, unexpected), patch)
-        patch.setattr(session, "_failure_of", lambda error: WrongIncarnation("b-1 was declared gone"))
+        patch.setattr(session, "failure_of", lambda error: WrongIncarnation("b-1 was declared gone"))
         try:
             it.session.start()
             eventually(lambda: it.ended)
@@ -323,13 +325,13 @@ class RpcRejected(grpc.RpcError, grpc.Call):  # type: ignore[misc]
     __abstractmethods__: frozenset[str] = frozenset()
 
     def trailing_metadata(self) -> Any:
-        return [(session.ERROR_TRAILER, error_to_pb(InvalidRequest("protocol version 3")).SerializeToString())]
+        return [(ERROR_TRAILER, error_to_pb(InvalidRequest("protocol version 3")).SerializeToString())]
 
 
 def test_a_broker_says_why_its_reports_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     it = SessionWithFault(NthFailure("", 0, unexpected), monkeypatch)
     for attempt in range(2):
         with capture_logs() as logs:
-            it.session._try_next_leader("one:1", RpcRejected())
+            it.session._try_next_leader("one:1", failure_of(RpcRejected()))
         rejected = [line["message"] for line in logs if line["event"] == "leader.report_rejected"]
         assert rejected == (["protocol version 3"] if attempt == 0 else []), "it is said once"

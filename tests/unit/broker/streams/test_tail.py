@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from smq_broker.access.callers import OPEN_CALLER
 from smq_broker.rows.blocks import ArrowBlock
 from smq_broker.rows.payloads import Payload
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -58,7 +59,7 @@ class TailOfPrimary:
             machine.take_acks()
 
     def read(self, position: int = 0) -> Iterator[Frame]:
-        return tail_frames(self.hosted, position, self.context, FrameSpacing(FrameRate()))
+        return tail_frames(self.hosted, position, self.context, FrameSpacing(FrameRate()), OPEN_CALLER)
 
 
 def values(batch: pa.RecordBatch) -> list[bytes]:

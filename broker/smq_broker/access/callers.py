@@ -1,0 +1,82 @@
+"""Who makes a call or opens a stream, and what it may do. ``OPEN_CALLER`` may do everything: nobody is known.
+
+Actions and streams make the same checks with and without security, so that none of them can forget one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+from smq_proto.v1 import data_pb2 as pb
+
+
+class Caller(Protocol):
+    """One call or stream. All checks raise what says why this caller may not go on.
+
+    A stream compares ``check_at``, in monotonic seconds, with the time at each frame or heartbeat, and calls
+    ``recheck`` when it has come.
+    """
+
+    check_at: float
+
+    def admit(self, call: str) -> None:
+        """Whether the caller's role may make this call (``broker_calls``). Raises PermissionDenied."""
+        ...
+
+    def require(self, uid: str, topic: str = "") -> None:
+        """Whether the caller has a right to the topic with this uid, as this call needs it. Raises GrantMissing."""
+        ...
+
+    def require_incarnation(self, incarnation: str) -> None:
+        """Whether the caller is this incarnation of a broker. Raises PermissionDenied."""
+        ...
+
+    def recheck(self) -> None:
+        """Repeats what was required. Raises Unauthenticated when the certificate has expired, and GrantMissing."""
+        ...
+
+    def visible(self, status: pb.BrokerStatus) -> pb.BrokerStatus:
+        """What the caller may know of this broker."""
+        ...
+
+    def present(self, request: pb.PresentGrants) -> None:
+        """Takes grants of this caller. Raises PermissionDenied if one of them is not good."""
+        ...
+
+
+class Access(Protocol):
+    """Recognises callers."""
+
+    def caller(self, context: Any) -> Caller:
+        """Who is at the other end of a Flight call. Raises Unauthenticated."""
+        ...
+
+
+class OpenCaller:
+    """Without security everybody may do everything."""
+
+    check_at = math.inf
+
+    def admit(self, call: str) -> None: ...
+
+    def require(self, uid: str, topic: str = "") -> None: ...
+
+    def require_incarnation(self, incarnation: str) -> None: ...
+
+    def recheck(self) -> None: ...
+
+    def visible(self, status: pb.BrokerStatus) -> pb.BrokerStatus:
+        return status
+
+    def present(self, request: pb.PresentGrants) -> None: ...
+
+
+OPEN_CALLER = OpenCaller()
+
+
+class OpenAccess:
+    """Knows nobody."""
+
+    def caller(self, context: Any) -> Caller:
+        return OPEN_CALLER

@@ -1,0 +1,42 @@
+"""What differs between a broker with and without security, in one object for the process.
+
+Only a secure broker imports ``SecureBroker`` and with it the library for signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from smq_broker.access.callers import Access, OpenAccess
+from smq_broker.access.dialer import FlightDialer
+from smq_broker.runtime.threads import ThreadSupervisor
+from smq_core.access.certificates import Certificate
+
+
+class Security(Protocol):
+    """``access`` recognises callers, ``dialer`` connects to other brokers."""
+
+    access: Access
+    dialer: FlightDialer
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """That of this broker's server; None if connections are not encrypted."""
+        ...
+
+    def start_renewal(self, on_renewal: Callable[[], None], threads: ThreadSupervisor) -> None:
+        """``on_renewal`` is called whenever the certificate is another one. Raises Unavailable without threads."""
+        ...
+
+
+class OpenBroker:
+    """No security."""
+
+    certificate = None
+
+    def __init__(self) -> None:
+        self.access: Access = OpenAccess()
+        self.dialer = FlightDialer()
+
+    def start_renewal(self, on_renewal: Callable[[], None], threads: ThreadSupervisor) -> None: ...
