@@ -31,10 +31,12 @@ from smq_core import errors as _errors
 if TYPE_CHECKING:
     from smq import aio
     from smq.admin import (
+        AccessCheck,
         Admin,
         AlteredTopic,
         AppliedTopic,
         BrokerInfo,
+        CallerInfo,
         Condition,
         DecisionInfo,
         GroupInfo,
@@ -98,12 +100,14 @@ if TYPE_CHECKING:
     from smq_core.model.loss import Loss
 
 __all__ = [
+    "AccessCheck",
     "Admin",
     "AlteredTopic",
     "AppliedTopic",
     "AtomicReceipt",
     "Batch",
     "BrokerInfo",
+    "CallerInfo",
     "Client",
     "Condition",
     "Conflict",
@@ -165,10 +169,12 @@ __all__ = [
 
 _MODULES_OF_NAMES = {
     "smq.admin": (
+        "AccessCheck",
         "Admin",
         "AlteredTopic",
         "AppliedTopic",
         "BrokerInfo",
+        "CallerInfo",
         "Condition",
         "DecisionInfo",
         "GroupInfo",

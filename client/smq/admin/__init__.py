@@ -2,6 +2,7 @@
 
 from smq.admin.admin import Admin
 from smq.admin.broker_infos import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad, StoryEvent
+from smq.admin.caller_infos import AccessCheck, CallerInfo
 from smq.admin.group_infos import GroupInfo, GroupReset, GroupSegment
 from smq.admin.topic_infos import (
     AlteredTopic,
@@ -18,10 +19,12 @@ from smq.admin.topic_infos import (
 )
 
 __all__ = [
+    "AccessCheck",
     "Admin",
     "AlteredTopic",
     "AppliedTopic",
     "BrokerInfo",
+    "CallerInfo",
     "Condition",
     "DecisionInfo",
     "GroupInfo",

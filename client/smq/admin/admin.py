@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
+from google.protobuf.empty_pb2 import Empty
+
 from smq.admin.broker_infos import (
     BrokerInfo,
     DecisionInfo,
@@ -18,6 +20,7 @@ from smq.admin.broker_infos import (
     pin_info,
     story_event,
 )
+from smq.admin.caller_infos import OPEN, AccessCheck, CallerInfo, caller_info
 from smq.admin.group_infos import GroupInfo, GroupReset, group_info
 from smq.admin.topic_infos import (
     AlteredTopic,
@@ -36,7 +39,7 @@ from smq.admin.topic_infos import (
 from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
 from smq_proto.enums import APPLY_RESULT, SEGMENT_ACTION
-from smq_proto.v1 import admin_pb2, groups_pb2, topics_pb2
+from smq_proto.v1 import admin_pb2, auth_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
 
 if TYPE_CHECKING:
@@ -336,6 +339,27 @@ class Admin:
         name = self._topic(topic)
         request = admin_pb2.AcceptLossRequest(topic=name, segment=self._segment(name, segment))
         self._leader.admin.AcceptLoss(request)
+
+    def whoami(self) -> CallerInfo:
+        """Who the leader takes this client for. Raises Unauthenticated if nobody has its token."""
+        return caller_info(self._leader.auth.WhoAmI(Empty()))
+
+    def can_i(self, verb: str, topic: str | None = None, *, group: str | None = None) -> AccessCheck:
+        """Whether this client may do something.
+
+        verb: ``produce``, ``consume``, ``administer``, or what is done with the Topic resource: ``get``, ``list``,
+            ``create``, ``update``, ``delete``.
+        topic: None means all topics of the client's namespace.
+        group: with ``consume``, also whether this consumer group may be used.
+
+        Raises InvalidRequest for another verb, Unauthenticated.
+        """
+        if self.whoami().method == OPEN:
+            return AccessCheck(allowed=True, reason="this release is open, and everybody may do everything")
+        where = self._topic(topic) if topic else f"{self._namespace}/"
+        request = auth_pb2.CheckAccessRequest(verb=verb, topic=where, group=group or "")
+        reply = self._leader.auth.CheckAccess(request)
+        return AccessCheck(allowed=reply.allowed, reason=reply.reason)
 
     def _plan(self, topic: str, action: str, segments: Sequence[str], boundaries: Iterable[int] = ()) -> None:
         name = self._topic(topic)

@@ -11,6 +11,9 @@ from smq.cli.command_loader import CommandGroup
 from smq.cli.connection.session import out, set_leader
 from smq.cli.value_checks import defer_checks
 
+# The options before the command, which people write after it.
+_VALUES = {"--leader": "HOST:PORT", "--via": "HOST:PORT", "--ca-file": "FILE", "--token-file": "FILE"}
+
 
 class RootGroup(CommandGroup):
     """What `smq` offers, in the order of its help."""
@@ -27,6 +30,7 @@ class RootGroup(CommandGroup):
         "files": "smq.cli.commands.files:app",
         "broker": "smq.cli.commands.brokers:app",
         "group": "smq.cli.commands.groups:app",
+        "auth": "smq.cli.commands.auth:app",
         "top": "smq.cli.commands.top:top",
         "spark": "smq.cli.commands.spark:app",
     }
@@ -36,8 +40,8 @@ class RootGroup(CommandGroup):
             return super().invoke(ctx)
         except Exception as error:  # typer exports no class for an unknown option
             option = getattr(error, "option_name", None)
-            if option in ("--leader", "--via"):
-                error.message += f". Write it before the command: smq {option} HOST:PORT …"  # type: ignore[attr-defined]
+            if option in _VALUES:
+                error.message += f". Write it before the command: smq {option} {_VALUES[option]} …"  # type: ignore[attr-defined]
             raise
 
 
@@ -77,6 +81,24 @@ def options(
         str | None,
         typer.Option(metavar="HOST:PORT", envvar="SMQ_VIA", help="A broker's relay, for use from outside the cluster."),
     ] = None,
+    ca_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="SMQ_CA_FILE",
+            help="The roots of a secure release, in PEM: all connections are encrypted.",
+            show_default="those of `smq dev --secure`, if it runs on .smq",
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="SMQ_TOKEN_FILE",
+            help="The file with the token by which a secure release knows who you are.",
+            show_default="the administrator's of `smq dev --secure`",
+        ),
+    ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -91,7 +113,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    set_leader(leader, via, timeout)
+    set_leader(leader, via, timeout, ca_file, token_file)
 
 
 def main() -> None:

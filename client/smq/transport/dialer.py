@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from smq_core.access.rights import Right
-from smq_core.errors import SmqError
-from smq_core.model.entities import Replica
 from smq_proto.channel_options import NO_PROXY
 
 if TYPE_CHECKING:
@@ -23,6 +20,9 @@ if TYPE_CHECKING:
 
     from smq.transport.security.credentials import Credentials
     from smq.transport.security.security_files import SecurityFiles
+    from smq_core.access.rights import Right
+    from smq_core.errors import SmqError
+    from smq_core.model.entities import Replica
     from smq_proto.v1.auth_pb2_grpc import AuthStub
     from smq_storage.object_store.store import StoreSettings
 

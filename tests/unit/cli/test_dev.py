@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from smq.cli.dev import background
 from smq.cli.dev import cluster as dev_cluster
 from smq.cli.dev.cluster import DevCluster, StopIncomplete
 from smq.cli.dev.private_folder import LOCK, make_private
-from smq.cli.dev.status import (
+from smq.cli.dev_folder import (
     PORTS_FILE,
     PROCESS_FILE,
     DevPorts,
@@ -61,6 +62,8 @@ class RecordedCluster:
     stops = 0
     more: Sequence[str] = ()
     address, brokers, max_brokers = "127.0.0.1:7070", 1, 2
+
+    security = None
 
     def __init__(self, folder: Path, *, more: Sequence[str] = (), **_: Any) -> None:
         self.folder = folder
@@ -428,13 +431,27 @@ def test_the_status_names_an_outage_of_the_filer(monkeypatch: pytest.MonkeyPatch
         ready=True,
     )
     monkeypatch.setattr(smq, "connect", lambda *_, **__: Leader())
-    assert "takes no writes since 10:00:00 UTC" in dev_command.filer_problem(record)
+    assert "takes no writes since 10:00:00 UTC" in dev_command.filer_problem(record, Path(".smq"))
 
     def unreachable(*_: object, **__: object) -> Leader:
         raise Unavailable("no leader")
 
     monkeypatch.setattr(smq, "connect", unreachable)
-    assert not dev_command.filer_problem(record)
+    assert not dev_command.filer_problem(record, Path(".smq"))
+
+
+def test_a_secure_cluster_says_how_to_enter_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = DevCluster(tmp_path / "a b", listen="h:1", secure=True)
+    assert "--secure" in cluster._leader_args
+    assert cluster.security is not None and DevCluster(tmp_path).security is None
+
+    record = cluster.record()
+    dev_command._print_welcome(record, cluster.folder, "end")
+    printed = capsys.readouterr().out
+    folder = tmp_path / "a b" / "security"
+    assert f"export SMQ_CA_FILE='{folder}/ca.crt'\n  export SMQ_TOKEN_FILE='{folder}/admin.token'" in printed
+    dev_command._print_welcome(replace(record, secure=False), cluster.folder, "end")
+    assert "SMQ_CA_FILE" not in capsys.readouterr().out
 
 
 def test_nobody_else_may_read_the_folder(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ import smq.aio
 from smq.consuming.consumer_options import ConsumerKeywords, TopicsConsumerKeywords
 
 EXPECTED = {
+    "AccessCheck",
     "Admin",
     "AlteredTopic",
     "AppliedTopic",
     "AtomicReceipt",
     "Batch",
     "BrokerInfo",
+    "CallerInfo",
     "Client",
     "Condition",
     "Conflict",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from datetime import UTC, datetime
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from smq.cli.connection.session import DEFAULT_LEADER_ADDRESS, CommandFailed, out, reported, say
-from smq.cli.dev.status import DevRecord, read_failure, write_failure
+from smq.cli.connection.session import DEFAULT_LEADER_ADDRESS, DEV_FOLDER, CommandFailed, out, reported, say
+from smq.cli.dev_folder import DevRecord, options_of, read_failure, security_of, write_failure
 from smq.cli.filer_outage import filer_notice
 from smq.cli.output import formatting
 from smq_core.errors import SmqError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, invoke_without_command=True, no_args_is_help=False)
 
 Folder = Annotated[Path, typer.Option("--dir", help="The folder of the data, which stays after this command.")]
-DEFAULT_FOLDER = Path(".smq")
+DEFAULT_FOLDER = DEV_FOLDER
 READY_TIMEOUT_SECONDS = 120.0
 # How long `smq dev status` waits for the leader, which answers much sooner or not at all.
 STATUS_SECONDS = 2.0
@@ -71,6 +72,10 @@ def dev(
             "--no-journal", help="Do not keep in the folder what brokers would lose if all were killed at once."
         ),
     ] = False,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="Encrypt all connections, and let in only who has a token and a right."),
+    ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Run in the background, and return when it is ready.")
     ] = False,
@@ -98,6 +103,7 @@ def dev(
         arguments += ["--http", http] if http is not None else []
         arguments += ["--s3-port", str(s3_port)] if s3_port is not None else []
         arguments += ["--no-journal"] if no_journal else []
+        arguments += ["--secure"] if secure else []
         record = start_in_background(folder, arguments, timeout)
         stop = f"`smq dev stop{_dir_option(folder)}` stops everything; the data stays."
         stop += f" Decisions are in {folder}/logs/dev.log"
@@ -108,7 +114,14 @@ def dev(
     more = ("--no-journal",) if no_journal else ()
     _run_in_foreground(
         DevCluster(
-            folder, listen=listen, brokers=brokers, max_brokers=broker_limit, http=http, s3_port=s3_port, more=more
+            folder,
+            listen=listen,
+            brokers=brokers,
+            max_brokers=broker_limit,
+            http=http,
+            s3_port=s3_port,
+            secure=secure,
+            more=more,
         ),
         folder,
     )
@@ -136,16 +149,17 @@ def status(folder: Folder = DEFAULT_FOLDER) -> None:
     out.print(f"{'running' if record.ready else 'starting'} (process {record.process.pid})")
     for line in _where(record, folder):
         out.print(line)
-    if problem := filer_problem(record):
+    if problem := filer_problem(record, folder):
         out.print(f"  problem    {problem}", style="bold red")
 
 
-def filer_problem(record: DevRecord) -> str:
+def filer_problem(record: DevRecord, folder: Path) -> str:
     """What the leader says of the filer; empty if it is well, or if the leader does not answer."""
     import smq
 
+    security = options_of(security_of(record, folder))
     try:
-        with smq.connect(record.leader, timeout=STATUS_SECONDS) as client:
+        with smq.connect(record.leader, timeout=STATUS_SECONDS, **security) as client:
             return filer_notice(client.admin().problems())
     except SmqError:
         return ""
@@ -219,6 +233,7 @@ def _print_welcome(record: DevRecord, folder: Path, end: str) -> None:
         *_where(record, folder),
         "",
         ("Try it:" if "dev stop" in end else "In another terminal:", "bold"),
+        *_exports(record, folder),
         f"  smq {options}topic create events",
         f"  echo hello | smq {options}publish events",
         f"  smq {options}consume events --from earliest --max 1",
@@ -232,12 +247,30 @@ def _print_welcome(record: DevRecord, folder: Path, end: str) -> None:
 
 
 def _where(record: DevRecord, folder: Path) -> list[str]:
-    return [
+    lines = [
         f"  leader     {record.leader}",
         f"  brokers    {record.brokers}, up to {record.max_brokers} under load",
         f"  SeaweedFS  {record.filer_url} at {record.filer_endpoint} (S3, no credentials)",
         f"  data       {folder}    logs {folder / 'logs'}",
         f"  page       {record.page} (key space, topics, brokers and decisions, live)",
+    ]
+    security = security_of(record, folder)
+    if security is not None:
+        lines += [
+            f"  CA file    {security.ca_file}",
+            f"  token      {security.token_file} (the administrator's)",
+        ]
+    return lines
+
+
+def _exports(record: DevRecord, folder: Path) -> list[str]:
+    """What lets programs in that do not start in this folder."""
+    security = security_of(record, folder)
+    if security is None:
+        return []
+    return [
+        f"  export SMQ_CA_FILE={shlex.quote(str(security.ca_file))}",
+        f"  export SMQ_TOKEN_FILE={shlex.quote(str(security.token_file))}",
     ]
 
 
@@ -250,7 +283,7 @@ def _print_decisions(cluster: DevCluster, stopping: _StopRequest) -> None:
     import smq
 
     last = datetime.now(UTC)
-    with smq.connect(cluster.address, timeout=2.0) as client:
+    with smq.connect(cluster.address, timeout=2.0, **options_of(cluster.security)) as client:
         while not stopping.requested:
             time.sleep(0.5)
             if failure := cluster.failure():

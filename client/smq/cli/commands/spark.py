@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from smq.cli.connection.session import leader_address, relay_address, reported
+from smq.cli.connection.session import leader_address, relay_address, reported, security_options
 from smq_core.errors import InvalidRequest, Unavailable
 from smq_storage.process.extras import install_command
 
@@ -79,6 +79,8 @@ def find_job(name: str) -> Path:
 def spark_environment(arguments: Sequence[str]) -> dict[str, str]:
     """This process's, and which Python and which leader the job uses. A job that reads a filer needs no leader."""
     leader = None if "--filer" in arguments else leader_address()
+    security = security_options() if leader is not None else {}
     given = {"SMQ_LEADER": leader, "SMQ_VIA": relay_address()}
+    given |= {f"SMQ_{name.upper()}": str(Path(str(path)).absolute()) for name, path in security.items()}
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     return {**os.environ, **python, **{name: value for name, value in given.items() if value}}

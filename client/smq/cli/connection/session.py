@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -21,6 +22,8 @@ from rich.console import Console
 from rich.text import Text
 
 from smq.cli.connection.reachability import check_leader, check_relay
+from smq.cli.dev_folder import options_of, security_of_leader
+from smq.transport.security.security_files import SecurityOptions
 from smq_core.errors import SmqError
 from smq_storage.process.shutdown_steps import discard_output, write_if_possible
 
@@ -50,6 +53,8 @@ LeaderTimeout = Annotated[
 ]
 
 DEFAULT_LEADER_ADDRESS = "127.0.0.1:7070"
+# Where `smq dev` keeps its data by default.
+DEV_FOLDER = Path(".smq")
 LEADER_TIMEOUT_SECONDS = 10.0
 
 out = Console(highlight=False, markup=False, soft_wrap=True)
@@ -63,10 +68,23 @@ class CommandFailed(Exception):
 _leader: list[str] = []
 _via: list[str] = []
 _timeout: list[float] = []
+_security: list[SecurityOptions] = []
 
 
-def set_leader(address: str | None, via: str | None = None, timeout: float | None = None) -> None:
-    """Remembers ``--leader``, ``--via`` and ``--timeout`` for the rest of this process."""
+def set_leader(
+    address: str | None,
+    via: str | None = None,
+    timeout: float | None = None,
+    ca_file: str | None = None,
+    token_file: str | None = None,
+) -> None:
+    """Remembers the options before the command for the rest of this process."""
+    chosen: SecurityOptions = {}
+    if ca_file:
+        chosen["ca_file"] = ca_file
+    if token_file:
+        chosen["token_file"] = token_file
+    _security[:] = [chosen]
     _leader[:] = [address] if address else []
     _via[:] = [via] if via else []
     _timeout[:] = [timeout] if timeout is not None else []
@@ -87,10 +105,24 @@ def leader_timeout() -> float:
     return next(iter(_timeout), LEADER_TIMEOUT_SECONDS)
 
 
+def security_options() -> SecurityOptions:
+    """How to enter a secure release, as ``smq.connect`` takes it: from the options and the environment.
+
+    Or else from the `smq dev --secure` in this folder, if it is the one whose leader was chosen.
+    """
+    chosen = next(iter(_security), SecurityOptions())
+    if "ca_file" in chosen or _via:
+        return chosen
+    found = options_of(security_of_leader(DEV_FOLDER, leader_address()))
+    if os.environ.get("SMQ_TOKEN"):
+        found.pop("token_file", None)
+    return {**found, **chosen}
+
+
 def _connect(timeout: float) -> Client:
     import smq  # imported late: Arrow and gRPC take half a second, which `smq --help` does not need
 
-    options: dict[str, Any] = {"timeout": timeout, "on_wait": print_wait}
+    options: dict[str, Any] = {"timeout": timeout, "on_wait": print_wait, **security_options()}
     if _via:
         check_relay(_via[0], timeout)
         return smq.connect(next(iter(_leader), None), via=_via[0], **options)
@@ -129,6 +161,7 @@ def filer_client(url: str | None, endpoint: str | None, region: str | None) -> I
         filer_region=region,
         timeout=leader_timeout(),
         on_wait=print_wait,
+        **(security_options() if leader else {}),
     ) as made:
         yield made
 

@@ -11,7 +11,7 @@ from smq.cli.connection.session import CommandFailed
 from smq.cli.connection.waiting import wait_until
 from smq.cli.dev.cluster import check_installed, find_running, last_lines
 from smq.cli.dev.private_folder import make_private
-from smq.cli.dev.status import DevRecord, read_record
+from smq.cli.dev_folder import DevRecord, read_record
 from smq_storage.process.child_processes import start_child
 from smq_storage.process.pids import ProcessId
 

@@ -20,7 +20,17 @@ from pathlib import Path
 from typing import IO
 
 from smq.cli.dev.private_folder import LOCK, make_private
-from smq.cli.dev.status import PROCESS_FILE, RECORD, DevPorts, DevRecord, forget_failure, read_record
+from smq.cli.dev_folder import (
+    PROCESS_FILE,
+    RECORD,
+    DevPorts,
+    DevRecord,
+    DevSecurity,
+    forget_failure,
+    options_of,
+    read_record,
+)
+from smq.transport.security.security_files import SecurityOptions
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.addresses import join_address, split_address
 from smq_storage.process.child_processes import end_child, end_processes, start_child
@@ -67,9 +77,9 @@ class DevCluster:
     """A whole system on this machine. Its data stays in ``folder`` after it ends.
 
     ``listen`` is the leader's host:port, and ``http`` that of its page; ``s3_port`` is SeaweedFS'. Ports that are 0 or
-    not given are free ones, and those of the last time if they are free. ``more`` are flags for the leader. Use it as a
-    context manager, or call ``start`` and ``stop``; ``stop`` may be called at any time, even after a failed start. Only
-    one cluster may use a folder at a time.
+    not given are free ones, and those of the last time if they are free. With ``secure`` it lets in only who has a
+    token. ``more`` are flags for the leader. Use it as a context manager, or call ``start`` and ``stop``; ``stop`` may
+    be called at any time, even after a failed start. Only one cluster may use a folder at a time.
     """
 
     def __init__(
@@ -81,12 +91,14 @@ class DevCluster:
         max_brokers: int | None = None,
         http: str | None = None,
         s3_port: int | None = None,
+        secure: bool = False,
         more: Sequence[str] = (),
     ) -> None:
         self.folder = folder.resolve()
         self.brokers = brokers
         self.max_brokers = max_brokers
-        self._leader_args = tuple(more)
+        self._secure = secure
+        self._leader_args = (*more, *(("--secure",) if secure else ()))
         self._listen = listen
         self.address = listen
         self._http = http
@@ -156,7 +168,7 @@ class DevCluster:
 
         deadline = time.monotonic() + timeout
         alive, cause = 0, ""
-        with smq.connect(self.address, timeout=2.0) as client:
+        with smq.connect(self.address, timeout=2.0, **self._await_security(deadline)) as client:
             while time.monotonic() < deadline:
                 if failure := self.failure():
                     raise Unavailable(failure)
@@ -172,6 +184,22 @@ class DevCluster:
         raise Unavailable(
             f"after {timeout:.0f} s {alive} of {self.brokers} brokers are alive{cause}; the logs are in {self.logs}"
         )
+
+    @property
+    def security(self) -> DevSecurity | None:
+        """What clients need to connect; None if the cluster is open."""
+        return DevSecurity(self.folder) if self._secure else None
+
+    def _await_security(self, deadline: float) -> SecurityOptions:
+        """The options of a client, when the leader has written the files. ``deadline`` is in monotonic seconds."""
+        security = self.security
+        if security is None:
+            return {}
+        while not (security.ca_file.exists() and security.token_file.exists()) and time.monotonic() < deadline:
+            if failure := self.failure():
+                raise Unavailable(failure)
+            time.sleep(0.05)
+        return options_of(security)
 
     def stop(self, on_progress: Callable[[str], None] = lambda _: None) -> None:
         """Ends the processes in order: the leader with its brokers, then SeaweedFS. The data stays.
@@ -297,6 +325,7 @@ class DevCluster:
             filer_endpoint=store.endpoint or "",
             page=self.page,
             ready=self._ready,
+            secure=self._secure,
         )
 
     def _record_processes(self) -> None:

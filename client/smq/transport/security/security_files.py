@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict
 
 from smq_core.errors import InvalidRequest, Unauthenticated
 
 _PEM_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 # The most bytes of a token's file. Servers end headers at 8,000 bytes.
 MAX_TOKEN_BYTES = 7000
+
+
+class SecurityOptions(TypedDict, total=False):
+    """The arguments of ``smq.connect`` that are paths."""
+
+    ca_file: str
+    token_file: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from smq.transport.security.security_files import SecurityOptions
 from smq_storage.process.pids import ProcessId
 
 PROCESS_FILE = "dev.json"
@@ -29,9 +30,33 @@ class DevRecord:
     filer_endpoint: str
     page: str
     ready: bool
+    secure: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DevSecurity:
+    """What a client needs of a `smq dev --secure`, in its folder."""
+
+    folder: Path
+
+    @property
+    def ca_file(self) -> Path:
+        return self.folder / "security" / "ca.crt"
+
+    @property
+    def token_file(self) -> Path:
+        """The administrator's."""
+        return self.folder / "security" / "admin.token"
+
+
+def options_of(security: DevSecurity | None) -> SecurityOptions:
+    """As ``smq.connect`` takes them; none for an open cluster."""
+    if security is None:
+        return {}
+    return {"ca_file": str(security.ca_file), "token_file": str(security.token_file)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +94,17 @@ def read_failure(folder: Path) -> str:
 
 def forget_failure(folder: Path) -> None:
     (folder / FAILURE_FILE).unlink(missing_ok=True)
+
+
+def security_of(record: DevRecord, folder: Path) -> DevSecurity | None:
+    """How to enter what was recorded in this folder; None if it is open."""
+    return DevSecurity(folder.resolve()) if record.secure else None
+
+
+def security_of_leader(folder: Path, address: str) -> DevSecurity | None:
+    """How to enter the release of this folder, if its leader has that address, and it is secure."""
+    record = read_record(folder)
+    return security_of(record, folder) if record is not None and record.leader == address else None
 
 
 def read_record(folder: Path) -> DevRecord | None:

@@ -1,0 +1,61 @@
+"""`smq auth …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smq.admin.caller_infos import OPEN
+from smq.cli.connection.session import client, command, out
+from smq.cli.output.formatting import iso
+from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_value
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Who this client is in a secure release, and what it may do."
+)
+
+
+@app.command(cls=ListCommand)
+@command
+def whoami(output: OutputOption = Output.TABLE) -> None:
+    """Show who the leader takes this client for, and how it was recognised."""
+    with client() as connected:
+        found = connected.admin().whoami()
+    if print_value(output, found):
+        return
+    if found.method == OPEN:
+        out.print("nobody: this release is open, and everybody may do everything")
+        return
+    out.print(found.identity)
+    out.print(f"  recognised by  {found.method}")
+    if found.groups:
+        out.print(f"  groups         {', '.join(found.groups)}")
+    if found.expires_at is not None:
+        out.print(f"  token ends     {iso(found.expires_at)}")
+
+
+@app.command("can-i", cls=ListCommand)
+@command
+def can_i(
+    verb: Annotated[
+        str,
+        typer.Argument(
+            metavar="VERB", help="produce, consume, administer, or get, list, create, update or delete for topics."
+        ),
+    ],
+    topic: Annotated[
+        str, typer.Argument(metavar="[TOPIC]", help="A topic; without one all topics of the namespace.")
+    ] = "",
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="With consume, also whether this consumer group may be used.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say whether this client may do something. Exit code 0 if it may, 1 if not, with what would allow it."""
+    with client() as connected:
+        found = connected.admin().can_i(verb, topic or None, group=group)
+    if not print_value(output, found):
+        out.print(("yes" if found.allowed else "no") + (f": {found.reason}" if found.reason else ""))
+    if not found.allowed:
+        raise typer.Exit(1)
