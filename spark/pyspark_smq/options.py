@@ -51,7 +51,10 @@ Ranges: TypeAlias = Mapping[str, tuple[tuple[int, int], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Which topic, and how to reach it. Can be sent to another process, with the credentials that a user gave."""
+    """Which topic, and how to reach it. Can be sent to another process, with the filer's keys that a user gave.
+
+    ``ca_file`` and ``token_file`` are paths, because each process logs in to a secure release by itself.
+    """
 
     topic: str
     leader: str | None = None
@@ -63,6 +66,8 @@ class Connection:
     filer_access_key: str | None = field(default=None, repr=False)
     filer_secret_key: str | None = field(default=None, repr=False)
     filer_session_token: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    token_file: str | None = None
 
     def arguments(self) -> dict[str, Any]:
         """All but the topic, as keyword arguments of ``smq.connect``."""
@@ -76,6 +81,8 @@ class Connection:
             "filer_access_key": self.filer_access_key,
             "filer_secret_key": self.filer_secret_key,
             "filer_session_token": self.filer_session_token,
+            "ca_file": self.ca_file,
+            "token_file": self.token_file,
         }
 
     def read_arguments(self) -> dict[str, Any]:
@@ -207,6 +214,8 @@ _CONNECTION = (
     "filerAccessKey",
     "filerSecretKey",
     "filerSessionToken",
+    "caFile",
+    "tokenFile",
 )
 _SHARED = (
     "columns",
@@ -270,6 +279,11 @@ class _Given:
 
 
 def _unknown(name: str, use: str, allowed: tuple[str, ...], elsewhere: set[str] | frozenset[str]) -> str:
+    if name.lower() == "token":
+        return (
+            "there is no option 'token', because plans and logs of Spark would show it: give tokenFile, the path of a "
+            "file that driver and executors can read"
+        )
     if name.lower() in _KAFKA_NAMES:
         return f"there is no option {name!r}: what Kafka's source calls so is {_KAFKA_NAMES[name.lower()]!r} here"
     if any(name.lower() == other.lower() for other in elsewhere):
@@ -299,6 +313,8 @@ def _connection(given: _Given, writes: bool = False) -> Connection:
         filer_access_key=given.text("filerAccessKey"),
         filer_secret_key=given.text("filerSecretKey"),
         filer_session_token=given.text("filerSessionToken"),
+        ca_file=given.text("caFile"),
+        token_file=given.text("tokenFile"),
     )
 
 

@@ -16,6 +16,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     """Adds how leader and filer are reached. Credentials come from the ``AWS_`` variables, as those of a client."""
     parser.add_argument("--leader", help="host:port[,host:port...] (default: SMQ_LEADER)")
     parser.add_argument("--via", help="a broker's relay, for a program outside the cluster (default: SMQ_VIA)")
+    parser.add_argument("--ca-file", help="the roots of a secure release, in PEM (default: SMQ_CA_FILE)")
+    parser.add_argument("--token-file", help="the file with this program's token (default: SMQ_TOKEN_FILE)")
     parser.add_argument("--filer", help="s3://bucket/prefix; a job that only reads needs no leader then")
     parser.add_argument("--filer-endpoint", help="the S3 endpoint")
     parser.add_argument("--filer-region", help="the S3 region")
@@ -28,6 +30,8 @@ def connection_to(topic: str, given: argparse.Namespace) -> Connection:
         topic,
         leader=given.leader,
         via=given.via,
+        ca_file=given.ca_file,
+        token_file=given.token_file,
         namespace=given.namespace,
         filer=given.filer,
         filer_endpoint=given.filer_endpoint,

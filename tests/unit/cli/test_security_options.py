@@ -103,13 +103,13 @@ def test_an_option_after_the_command_is_explained() -> None:
 class _Admin:
     def __init__(self, allowed: bool, method: str) -> None:
         self.allowed, self.method = allowed, method
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def whoami(self) -> CallerInfo:
         return CallerInfo(identity="spark", groups=("analysts",), method=self.method, expires_at=None)
 
     def can_i(self, verb: str, topic: str | None, *, group: str | None) -> AccessCheck:
-        self.asked.append((verb, topic, group))
+        self.calls.append((verb, topic, group))
         return AccessCheck(allowed=self.allowed, reason="" if self.allowed else "give it a Role")
 
 
@@ -121,7 +121,7 @@ def _answering(admin: _Admin | None = None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "arguments", "code", "words", "asked"),
+    ("allowed", "arguments", "code", "words", "called"),
     [
         (True, ["produce", "flights"], 0, "yes", ("produce", "flights", None)),
         (False, ["consume", "flights", "--group", "g"], 1, "no: give it a Role", ("consume", "flights", "g")),
@@ -131,12 +131,12 @@ def _answering(admin: _Admin | None = None) -> Any:
     ],
 )
 def test_can_i_answers_by_its_exit_code(
-    allowed: bool, arguments: list[str], code: int, words: str, asked: object, monkeypatch: pytest.MonkeyPatch
+    allowed: bool, arguments: list[str], code: int, words: str, called: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = _Admin(allowed, "StaticToken")
     monkeypatch.setattr(auth, "client", lambda: _answering(admin))
     found = CliRunner().invoke(app, ["auth", "can-i", *arguments])
-    assert (found.exit_code, admin.asked) == (code, [asked])
+    assert (found.exit_code, admin.calls) == (code, [called])
     assert words in found.output
 
 

@@ -65,6 +65,8 @@ def test_names_are_not_case_sensitive_as_spark_hands_them_over_in_lower_case() -
         (BASE | {"columns": "a,a"}, "names a column twice"),
         (BASE | {"filerAccessKey": "k"}, "filerSecretKey is missing"),
         (BASE | {"filerSessionToken": "t"}, "filerSessionToken belongs to"),
+        (BASE | {"token": "hush"}, "there is no option 'token', because plans .* give tokenFile"),
+        (BASE | {"Token": "hush"}, "give tokenFile"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, str], words: str) -> None:
@@ -135,6 +137,16 @@ def test_credentials_travel_and_are_never_printed() -> None:
     assert "AKIA" not in repr(read) and "hush" not in repr(read) and "token='t'" not in repr(read)
     arrived = pickle.loads(pickle.dumps(read))
     assert arrived == read and arrived.connection.arguments()["filer_session_token"] == "t"
+
+
+def test_paths_of_a_secure_release_travel_and_a_token_does_not() -> None:
+    read = ReadOptions.parse(BASE | {"caFile": "/ca.crt", "tokenFile": "/token"})
+    arguments = pickle.loads(pickle.dumps(read)).connection.arguments()
+    assert (arguments["ca_file"], arguments["token_file"]) == ("/ca.crt", "/token")
+    assert read.connection.spark_options()["tokenFile"] == "/token"
+    with pytest.raises(InvalidOption) as caught:
+        ReadOptions.parse(BASE | {"token": "hush"})
+    assert "hush" not in str(caught.value)
 
 
 def test_arguments_are_those_of_the_client() -> None:
