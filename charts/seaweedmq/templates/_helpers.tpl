@@ -120,8 +120,28 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 - name: filer-ca
   {{- . | nindent 2 }}
 {{- end }}
+{{- if and .joins .root.Values.security.enabled }}
+- name: smq
+  projected:
+    sources:
+      - configMap: {name: {{ include "smq.name" .root }}-security-roots, items: [{key: ca.crt, path: ca.crt}]}
+      - serviceAccountToken: {audience: {{ include "smq.tokenAudience" .root | quote }}, expirationSeconds: 3600, path: token}
+{{- end }}
 {{- with .set.extraVolumes }}
 {{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* The audience of tokens that count for this release. */}}
+{{- define "smq.tokenAudience" -}}
+{{- .Values.security.tokenAudience | default (printf "%s.%s.smq" .Release.Name .Release.Namespace) }}
+{{- end }}
+
+{{- /* What a broker or a client needs to join a release with security. The operator makes the ConfigMap of the roots. */}}
+{{- define "smq.securityEnv" -}}
+{{- if .Values.security.enabled -}}
+- {name: SMQ_CA_FILE, value: /etc/smq/security/ca.crt}
+- {name: SMQ_TOKEN_FILE, value: /etc/smq/security/token}
 {{- end }}
 {{- end }}
 
@@ -129,6 +149,9 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 - {name: tmp, mountPath: /tmp}
 {{- if include "smq.filerCaSource" .root }}
 - {name: filer-ca, mountPath: /etc/smq/filer-ca, readOnly: true}
+{{- end }}
+{{- if and .joins .root.Values.security.enabled }}
+- {name: smq, mountPath: /etc/smq/security, readOnly: true}
 {{- end }}
 {{- with .set.extraVolumeMounts }}
 {{ toYaml . }}

@@ -34,6 +34,8 @@ def release(kube: KubeClient, namespace: str) -> Iterator[tuple[helm.Config, str
 
 def check_all(kube: KubeClient, resources: list[dict[str, Any]]) -> None:
     """The API server would take all of it, and knows every field. Pods need accounts that exist."""
+    for other in sorted({resource["metadata"].get("namespace", "default") for resource in resources}):
+        kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}, owner="chart")
     for resource in sorted(resources, key=lambda resource: resource["kind"] != "ServiceAccount"):
         if not resource["apiVersion"].startswith("monitoring.coreos.com/"):  # Prometheus' operator, which is not here
             kube.apply(resource, dry_run=resource["kind"] != "ServiceAccount", owner="chart")
@@ -80,7 +82,7 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: KubeClient, namespa
     values = {"crds": {"install": False}, "operator": {"clusterWide": wide}}
     made = render(values, name="rights", namespace=namespace)
     made = [r for r in made if "Role" in r["kind"] or r["kind"] == "ServiceAccount"]
-    assert len(of_kind(made, "ServiceAccount")) == 2
+    assert len(of_kind(made, "ServiceAccount")) == 3
     for resource in made:
         kube.apply(resource)
     try:

@@ -132,6 +132,15 @@ VALUES: dict[str, dict[str, Any]] = {
         },
         "imagePullSecrets": [{"name": "registry"}],
     },
+    "secure": {
+        "security": {"enabled": True},
+        "external": {"enabled": True},
+        "compaction": {"enabled": True, "topics": ["flights", "travel/delays", "travel/flights"]},
+    },
+    "secure in a namespace": {
+        "security": {"enabled": True, "tokenAudience": "queue"},
+        "operator": {"clusterWide": False},
+    },
     "quick to end": {"brokers": {"terminationGracePeriodSeconds": 15, "logLevel": "warning"}},
 }
 

@@ -236,7 +236,11 @@ def test_no_role_has_more_than_it_needs(values: dict[str, Any]) -> None:
     for role in [*of_kind(resources, "Role").values(), *of_kind(resources, "ClusterRole").values()]:
         for rule in role["rules"]:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
-            assert not {"secrets", "configmaps", "pods/exec"} & set(rule["resources"])
+            assert "pods/exec" not in rule["resources"]
+            if {"secrets", "configmaps"} & set(rule["resources"]):
+                assert role["kind"] == "Role" and values["security"]["enabled"]
+                own = {"smq-security", "smq-security-roots"}
+                assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) <= own
 
 
 def test_long_release_names_fit() -> None:

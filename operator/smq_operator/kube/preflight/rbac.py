@@ -6,8 +6,22 @@ import asyncio
 from dataclasses import dataclass
 
 from smq_operator.kube.client.api import KubeApi
-from smq_operator.kube.client.kinds import ACCESS_REVIEWS, DEPLOYMENTS, EVENTS, LEASES, PODS, SEGMENTS, TOPICS, Kind
+from smq_operator.kube.client.kinds import (
+    ACCESS_REVIEWS,
+    DEPLOYMENTS,
+    EVENTS,
+    LEASES,
+    PODS,
+    SEGMENTS,
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    TOPICS,
+    Kind,
+)
 from smq_operator.kube.settings import KubeSettings
+
+# By these a release with security knows its callers and their rights.
+_REVIEWS = (TOKEN_REVIEWS, SUBJECT_ACCESS_REVIEWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +63,7 @@ def required_permissions(kube: KubeSettings) -> list[Permission]:
         ),
         Permission(verb="patch", kind=SEGMENTS, namespace=led_namespace, subresource="status", essential=False),
         *(Permission(verb=verb, kind=EVENTS, namespace=led_namespace, essential=False) for verb in ("create", "patch")),
+        *(Permission(verb="create", kind=it, namespace="") for it in _REVIEWS if kube.secure),
     ]
 
 
