@@ -1,0 +1,77 @@
+"""A secure release as real processes, with its policy and the tokens of its identities."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import smq
+from smq_storage.object_store.store import StoreSettings
+from support.processes import short_lives
+from support.processes.local_cluster import LocalCluster
+from support.waiting import HANG_GUARD, eventually
+
+Rule = dict[str, Any]
+
+
+class SecureCluster(LocalCluster):
+    """``connect`` is as its administrator. With ``lives`` certificates and grants of clients live for these seconds."""
+
+    def __init__(
+        self, folder: Path, store: StoreSettings, *, brokers: int = 2, lives: tuple[int, int] | None = None
+    ) -> None:
+        wrapper = () if lives is None else (sys.executable, str(short_lives.__file__), *map(str, lives))
+        super().__init__(folder, store, brokers=brokers, arguments=("--secure",), wrapper=wrapper)
+        self.security = folder / "security"
+        self.ca_file = self.security / "ca.crt"
+        self._tokens: dict[str, str] = {}
+        self._rules: dict[str, list[Rule]] = {}
+
+    def start(self, *, wait: bool = True) -> None:
+        super().start(wait=False)
+        eventually((self.security / "admin.token").exists, what="the folder with the keys")
+        if not wait:
+            return
+        with self.connect() as client:
+            eventually(
+                lambda: sum(b.state == "alive" for b in client.admin().brokers()) >= self.brokers,
+                what=f"{self.brokers} brokers; see {self.folder}",
+            )
+
+    def connect(self) -> smq.Client:
+        token_file = self.security / "admin.token"
+        return smq.connect(self.address, timeout=HANG_GUARD, ca_file=self.ca_file, token_file=token_file)
+
+    def connect_as(self, identity: str, **options: Any) -> smq.Client:
+        token_file = self.token_file(identity)
+        return smq.connect(self.address, timeout=HANG_GUARD, ca_file=self.ca_file, token_file=token_file, **options)
+
+    def token_file(self, identity: str) -> Path:
+        """The file with the token of this identity, which is made."""
+        path = self.folder / f"{identity}.token"
+        if identity not in self._tokens:
+            self._tokens[identity] = secrets.token_urlsafe(32)
+            path.write_text(self._tokens[identity])
+            tokens = yaml.safe_load((self.security / "tokens.yaml").read_text())
+            digest = sha256(self._tokens[identity].encode()).hexdigest()
+            tokens["tokens"].append({"identity": identity, "sha256": digest})
+            self._write("tokens.yaml", tokens)
+        return path
+
+    def allow(self, identity: str, *rules: Rule) -> None:
+        """From now on the identity has these rights, and no other ones."""
+        self._rules[identity] = [{"identities": [identity], "namespaces": ["default"], **rule} for rule in rules]
+        policy = yaml.safe_load((self.security / "policy.yaml").read_text())
+        own = [rule for rule in policy["rules"] if rule["identities"] == ["admin"]]
+        self._write("policy.yaml", {"rules": own + [rule for found in self._rules.values() for rule in found]})
+
+    def _write(self, name: str, content: object) -> None:
+        unfinished = self.security / f".{name}.new"
+        unfinished.write_text(yaml.safe_dump(content))
+        unfinished.chmod(0o600)
+        unfinished.rename(self.security / name)
