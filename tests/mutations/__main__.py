@@ -14,7 +14,18 @@ from pathlib import Path
 
 from . import addresses, concurrency, input_bounds, spark, storage, store_settings
 from .broker import file_lists, producer_lanes, quiet_segments, replication, requests, segments
-from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
+from .client import (
+    cli,
+    groups,
+    large_values,
+    library,
+    producing,
+    publishes,
+    references,
+    security,
+    typed_rows,
+    upload_credentials,
+)
 from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
@@ -48,6 +59,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "groups": groups.MUTATIONS,
     "cli": cli.MUTATIONS,
     "typed_rows": typed_rows.MUTATIONS,
+    "client_security": security.MUTATIONS,
 }
 
 
