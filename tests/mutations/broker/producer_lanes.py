@@ -150,7 +150,7 @@ MUTATIONS = (
         "keep_idle_lanes",
         "A lane that nobody uses is closed.",
         LANES,
-        "                lane.close()\n",
+        "                lane.close()  # sessions that are needed go on in another lane\n",
         "                pass\n",
         (f"{TEST_CLIENT}::test_a_stream_that_nobody_uses_is_closed",),
     ),

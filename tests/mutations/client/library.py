@@ -178,8 +178,8 @@ MUTATIONS = (
         "report_a_broker_that_answers_as_unreachable",
         "A broker that has not opened the segment yet, or has it no more, is not reported as unreachable.",
         MACHINE,
-        "isinstance(failure, (NotOpenYet, NotHosted, Overloaded))",
-        "isinstance(failure, (NotOpenYet, Overloaded))",
+        "isinstance(failure, (NotOpenYet, NotHosted, Overloaded, GrantMissing))",
+        "isinstance(failure, (NotOpenYet, Overloaded, GrantMissing))",
         (f"{TEST_MACHINE}::test_a_broker_that_answers_is_not_reported_as_unreachable",),
     ),
     Mutation(
