@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import grpc
 
+from smq_core.access.peers import LEADER_SERVER_NAME
 from smq_core.errors import SmqError
 from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import admin_pb2, topics_pb2
@@ -98,8 +99,23 @@ class LeaderProcess:
         self.address, self.http = received["address"], f"127.0.0.1:{received['http']}"
         if self._channel is not None:
             self._channel.close()
-        self._channel = grpc.insecure_channel(self.address)
+        self._channel = self._connect()
         return self
+
+    def _connect(self) -> grpc.Channel:
+        """As the administrator, if the leader knows callers."""
+        if "--secure" not in self._flags:
+            return grpc.insecure_channel(self.address)
+        return self.secure_channel((self.folder / "security" / "admin.token").read_text())
+
+    def secure_channel(self, token: str) -> grpc.Channel:
+        """A channel of a caller with this token; empty for none."""
+        credentials = grpc.ssl_channel_credentials((self.folder / "security" / "ca.crt").read_bytes())
+        if token:
+            bearer = grpc.access_token_call_credentials(token)
+            credentials = grpc.composite_channel_credentials(credentials, bearer)
+        options = [("grpc.ssl_target_name_override", LEADER_SERVER_NAME), ("grpc.use_local_subchannel_pool", 1)]
+        return grpc.secure_channel(self.address, credentials, options)
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
