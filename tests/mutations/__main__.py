@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import addresses, concurrency, input_bounds, spark, storage, store_settings
+from . import addresses, concurrency, input_bounds, security, spark, storage, store_settings
 from .broker import file_lists, producer_lanes, quiet_segments, replication, requests, segments
 from .client import (
     cli,
@@ -57,6 +57,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "producing": producing.MUTATIONS,
     "dashboard": dashboard.MUTATIONS,
     "groups": groups.MUTATIONS,
+    "security": security.MUTATIONS,
     "cli": cli.MUTATIONS,
     "typed_rows": typed_rows.MUTATIONS,
     "client_security": security.MUTATIONS,

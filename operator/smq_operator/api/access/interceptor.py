@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc
@@ -26,6 +27,7 @@ from smq_proto.v1 import admin_pb2
 # The longest that a stream goes on after its caller has lost the right to it.
 STREAM_CHECK_SECONDS = 20.0
 
+Replies: TypeAlias = AsyncGenerator[Any, None]
 Metadata = Sequence[tuple[str, str | bytes]]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
@@ -105,10 +107,12 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
             set_current_caller(caller)
             try:
                 await self._authorize(call, caller, request, context)
-                async for reply in _with_checks(
+                checked_replies = _with_checks(
                     handler(request, context), lambda: self._check_again(call, metadata, request, context)
-                ):
-                    yield reply
+                )
+                async with aclosing(checked_replies):
+                    async for reply in checked_replies:
+                        yield reply
             except grpc.aio.AbortError:
                 raise
             except Exception as error:
@@ -140,7 +144,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
         )
 
 
-async def _with_checks(replies: AsyncGenerator[Any, None], check: Callable[[], Awaitable[None]]) -> AsyncIterator[Any]:
+async def _with_checks(
+    replies: AsyncGenerator[Any, None], check: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[Any, None]:
     """The same replies; every ``STREAM_CHECK_SECONDS`` it awaits ``check``, whose error ends the stream."""
     loop = asyncio.get_running_loop()
     due, following = loop.time() + STREAM_CHECK_SECONDS, None

@@ -1,0 +1,229 @@
+"""Broken rules of security, each of which would let somebody in, or on."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+LEADER_CALLS = "core/smq_core/access/leader_calls.py"
+POLICY = "core/smq_core/access/policy.py"
+SECURITY = "operator/smq_operator/security"
+INTERCEPTOR = "operator/smq_operator/api/access/interceptor.py"
+AUTH = "operator/smq_operator/api/auth.py"
+
+TEST_CALLS = "tests/unit/core/access/test_leader_calls.py"
+TEST_POLICY = "tests/unit/core/access/test_policy.py"
+TEST_ALLOWS = f"{TEST_POLICY}::test_a_rule_allows_what_it_names"
+TEST_INTERCEPTOR = "tests/unit/operator/api/access/test_interceptor.py"
+TEST_BROKERS_DO = f"{TEST_INTERCEPTOR}::test_a_broker_reports_about_itself_and_does_little_else"
+TEST_STREAM = f"{TEST_INTERCEPTOR}::test_a_stream_ends_when_its_caller_loses_the_right"
+TEST_TOKENS = "tests/unit/operator/security/test_tokens.py"
+TEST_AUTH = "tests/unit/operator/api/test_auth.py"
+TEST_DIALER = "tests/unit/operator/brokers/test_dialer.py"
+TEST_FOLDER = "tests/unit/operator/local/security/test_security_folder.py"
+TEST_BROKERS = "tests/unit/operator/local/security/test_brokers.py"
+
+MUTATIONS = (
+    Mutation(
+        "leave_a_call_out_of_the_leaders_table",
+        "Each call of the leader has its rights in the table.",
+        LEADER_CALLS,
+        '    "Admin.AcceptLoss": _ADMINISTER,\n',
+        "",
+        (f"{TEST_CALLS}::test_the_table_has_every_call_of_every_service_and_no_other",),
+    ),
+    Mutation(
+        "let_everybody_delete_topics",
+        "A call needs the right of its entry.",
+        LEADER_CALLS,
+        '"Admin.DeleteTopic": _verb("delete", audited=True),',
+        '"Admin.DeleteTopic": _ANYBODY,',
+        (f"{TEST_INTERCEPTOR}::test_a_caller_without_rights_gets_only_to_what_is_its_own",),
+    ),
+    Mutation(
+        "let_one_right_do_for_several",
+        "A group needs the right to the topic and the one to the group.",
+        LEADER_CALLS,
+        "all_of=((topic_right(Right.CONSUME, topic),), group_rights(topic, subject.group))",
+        "all_of=((topic_right(Right.CONSUME, topic), *group_rights(topic, subject.group)),)",
+        (f"{TEST_CALLS}::test_each_call_needs_these_rights",),
+    ),
+    Mutation(
+        "allow_everything_in_a_namespace",
+        "A rule is about the topics that it names.",
+        POLICY,
+        "return access.resource == TOPICS and _has(self.topics, access.name)",
+        "return access.resource == TOPICS",
+        (TEST_ALLOWS,),
+    ),
+    Mutation(
+        "allow_a_rule_in_all_namespaces",
+        "A rule is about the namespaces that it names.",
+        POLICY,
+        " or not _has(self.namespaces, access.namespace)",
+        "",
+        (TEST_ALLOWS,),
+    ),
+    Mutation(
+        "apply_a_rule_to_everybody",
+        "A rule is about the callers that it names.",
+        POLICY,
+        "any(rule.is_about(identity, groups) and rule.allows(access) for rule in self.rules)",
+        "any(rule.allows(access) for rule in self.rules)",
+        (f"{TEST_POLICY}::test_a_rule_is_about_identities_and_groups",),
+    ),
+    Mutation(
+        "let_a_broker_report_about_another",
+        "A report is about the broker whose token it has.",
+        f"{SECURITY}/access_control.py",
+        "elif not caller.proves(needs.incarnation):",
+        "elif not caller.is_broker:",
+        (TEST_BROKERS_DO,),
+    ),
+    Mutation(
+        "let_clients_report",
+        "Only brokers report, also about nothing.",
+        f"{SECURITY}/access_control.py",
+        "elif not caller.proves(needs.incarnation):",
+        "elif caller.is_broker and not caller.proves(needs.incarnation):",
+        (TEST_BROKERS_DO,),
+    ),
+    Mutation(
+        "let_brokers_call_everything",
+        "The token of a broker opens few calls.",
+        f"{SECURITY}/access_control.py",
+        "if not needs.brokers_too:",
+        "if False:",
+        (TEST_BROKERS_DO,),
+    ),
+    Mutation(
+        "accept_any_token_of_a_broker",
+        "The token of a broker has a MAC by the leader's key.",
+        f"{SECURITY}/tokens.py",
+        "if not hmac.compare_digest(mac.encode(), self._mac(incarnation).encode()):",
+        "if not mac:",
+        (f"{TEST_TOKENS}::test_each_leader_with_the_key_knows_the_token_of_a_broker",),
+    ),
+    Mutation(
+        "accept_tokens_of_brokers_that_have_ended",
+        "The token of a broker ends with it.",
+        f"{SECURITY}/tokens.py",
+        "if self._has_ended(incarnation):",
+        "if False:",
+        (f"{TEST_TOKENS}::test_the_token_of_a_broker_ends_with_it",),
+    ),
+    Mutation(
+        "accept_any_token",
+        "A token is one of the file.",
+        f"{SECURITY}/tokens.py",
+        "if hmac.compare_digest(entry.digest, digest):",
+        "if digest:",
+        (f"{TEST_TOKENS}::test_a_token_of_the_file_says_who_has_it",),
+    ),
+    Mutation(
+        "run_handlers_before_the_right_is_checked",
+        "A denied call changes nothing.",
+        INTERCEPTOR,
+        "subject, sees_all = await self._authorize(call, caller, request, context)",
+        "sees_all = True",
+        (f"{TEST_INTERCEPTOR}::test_a_right_opens_its_calls",),
+    ),
+    Mutation(
+        "start_streams_without_a_check",
+        "A stream needs its right from the beginning.",
+        INTERCEPTOR,
+        "            try:\n                await self._authorize(call, caller, request, context)\n",
+        "            try:\n",
+        (f"{TEST_INTERCEPTOR}::test_a_caller_without_rights_gets_only_to_what_is_its_own",),
+    ),
+    Mutation(
+        "check_a_stream_once",
+        "A stream ends when its caller has lost the right to it.",
+        INTERCEPTOR,
+        "                await check()\n",
+        "",
+        (TEST_STREAM,),
+    ),
+    Mutation(
+        "check_only_the_rights_of_a_stream_again",
+        "A stream ends when its caller's token has gone.",
+        INTERCEPTOR,
+        "caller = await self._access.authenticate(metadata)\n        except Unauthenticated as error:",
+        "caller = Caller(identity='tokens', method='')\n        except Unauthenticated as error:",
+        (TEST_STREAM,),
+    ),
+    Mutation(
+        "show_all_topics_to_whoever_may_list_some",
+        "A caller sees the topics of namespaces that it may list.",
+        "operator/smq_operator/api/access/visible_topics.py",
+        "for topic in listed.topics if allowed[_namespace(topic)].allowed]",
+        "for topic in listed.topics]",
+        (f"{TEST_INTERCEPTOR}::test_a_caller_sees_the_topics_of_namespaces_that_it_may_list",),
+    ),
+    Mutation(
+        "issue_a_brokers_certificate_to_clients",
+        "A caller logs in as what its token says.",
+        AUTH,
+        "caller.is_broker and not caller.proves(request.incarnation)",
+        "False",
+        (f"{TEST_AUTH}::test_nobody_logs_in_as_somebody_else",),
+    ),
+    Mutation(
+        "grant_every_right",
+        "A grant is a right that the caller has.",
+        AUTH,
+        "rights = [right for right, decision in decisions.items() if decision.allowed]",
+        "rights = list(decisions)",
+        (
+            f"{TEST_AUTH}::test_grants_are_the_rights_that_the_caller_has",
+            f"{TEST_AUTH}::test_who_has_no_right_gets_no_grant_and_does_not_learn_which_topics_there_are",
+        ),
+    ),
+    Mutation(
+        "let_certificates_outlive_the_token",
+        "Nothing that a caller gets outlives its token.",
+        AUTH,
+        "return min(at, caller.expires_at) if caller.expires_at else at",
+        "return at",
+        (f"{TEST_AUTH}::test_nothing_outlives_the_token",),
+    ),
+    Mutation(
+        "take_any_broker_of_the_release_for_the_one_that_is_called",
+        "The leader verifies the incarnation that it calls.",
+        "operator/smq_operator/brokers/dialer.py",
+        "override_hostname=broker_server_name(replica.incarnation),",
+        "override_hostname=broker_server_name('i1'),",
+        (f"{TEST_DIALER}::test_a_broker_and_the_leader_know_each_other",),
+    ),
+    Mutation(
+        "keep_connections_with_former_certificates",
+        "The leader connects again when its certificate was renewed.",
+        "operator/smq_operator/brokers/calls.py",
+        " or connection.certificate is not certificate:",
+        ":",
+        (f"{TEST_DIALER}::test_a_connection_is_replaced_when_the_certificate_is",),
+    ),
+    Mutation(
+        "let_everybody_read_the_keys",
+        "Files of keys and tokens are their user's alone.",
+        "operator/smq_operator/local/security/private_files.py",
+        "os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)",
+        "os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)",
+        (TEST_FOLDER,),
+    ),
+    Mutation(
+        "keep_tokens_of_brokers_that_have_ended",
+        "The file of a broker's token goes with its process.",
+        "operator/smq_operator/local/broker_processes.py",
+        "self._credentials.revoke(record.incarnation)",
+        "pass",
+        (f"{TEST_BROKERS}::test_each_incarnation_has_a_token_while_it_lives",),
+    ),
+    Mutation(
+        "adopt_open_brokers_into_a_secure_release",
+        "A broker speaks as its leader does.",
+        "operator/smq_operator/local/broker_processes.py",
+        "if record.secure != (self._credentials is not None):",
+        "if False:",
+        (f"{TEST_BROKERS}::test_a_leader_adopts_brokers_that_can_report_to_it",),
+    ),
+)
