@@ -20,6 +20,7 @@ from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
+from smq_operator.security.access_control import denial_text
 from smq_operator.security.callers import Caller, current_caller
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_proto.logins import certificate_to_pb
@@ -119,7 +120,7 @@ class AuthService:
         for alternatives in needed:
             decision = await security.access.any_of(caller, alternatives)
             if not decision.allowed:
-                return auth_pb2.CheckAccessReply(reason=decision.reason)
+                return auth_pb2.CheckAccessReply(reason=denial_text(caller, alternatives[0], decision))
         return auth_pb2.CheckAccessReply(allowed=True)
 
     def _secured(self) -> tuple[LeaderSecurity, Caller]:

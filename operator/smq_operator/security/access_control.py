@@ -67,7 +67,7 @@ class AccessControl:
 
     def denial(self, caller: Caller, access: Access, decision: AccessDecision, peer: str) -> PermissionDenied:
         """The error of a caller that lacks a right. It is recorded."""
-        return self._denied(caller, str(access), f"{caller.identity} may not {access}: {decision.reason}", peer)
+        return self._denied(caller, str(access), denial_text(caller, access, decision), peer)
 
     def _denied(self, caller: Caller, access: str, message: str, peer: str) -> PermissionDenied:
         self.audit.record_denial(
@@ -79,6 +79,11 @@ class AccessControl:
         """Records a caller that nobody knows."""
         reason = DenialReason.INVALID_TOKEN if has_token else DenialReason.NO_TOKEN
         self.audit.record_denial(reason, identity="", access=call, peer=peer, message=error.message)
+
+
+def denial_text(caller: Caller, access: Access, decision: AccessDecision) -> str:
+    """Who may not do what, and why."""
+    return f"{caller.identity} may not {access}: {decision.reason}"
 
 
 def has_token(metadata: Sequence[tuple[str, str | bytes]]) -> bool:

@@ -24,6 +24,8 @@ from support.waiting import wait_until
 
 CALLS = sorted(methods())
 OWN_CALLS = {call for call in CALLS if call.startswith("Auth.")} | {"Topics.ReportUnreachable"}
+# A stream that nobody checks would never end.
+STREAM_DEADLINE_SECONDS = 15.0
 WATCH = topics_pb2.WatchRequest(topic="flights")
 
 
@@ -193,7 +195,9 @@ async def test_a_stream_ends_when_its_caller_loses_the_right(
         for change, expected in (("policy", PermissionDenied), ("tokens", Unauthenticated)):
             token = api.add_token(change)
             api.add_rule(change, namespaces=["default"], topics=["flights"], verbs=["consume"])
-            stream = api.stub("Topics.Watch")(WATCH, metadata=[("authorization", f"Bearer {token}")])
+            stream = api.stub("Topics.Watch")(
+                WATCH, metadata=[("authorization", f"Bearer {token}")], timeout=STREAM_DEADLINE_SECONDS
+            )
             received = aiter(stream)
             await anext(received)
             path = api.folder / f"{change}.yaml"
