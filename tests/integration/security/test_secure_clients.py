@@ -149,7 +149,7 @@ def test_a_right_that_is_missing_is_known_at_once(cluster: SecureCluster, topic:
         stranger.consumer(topic)
 
 
-def test_a_client_without_security_is_told_what_to_do(cluster: SecureCluster) -> None:
+def test_a_client_without_security_learns_what_to_do(cluster: SecureCluster) -> None:
     with smq.connect(cluster.address) as client, pytest.raises(smq.InvalidRequest, match=r"speaks TLS.*pass ca_file"):
         client.admin().topics()
 
