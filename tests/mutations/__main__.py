@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import addresses, concurrency, input_bounds, security, spark, storage, store_settings
+from . import addresses, concurrency, input_bounds, spark, storage, store_settings
 from .broker import file_lists, producer_lanes, quiet_segments, replication, requests, segments
 from .client import (
     cli,
@@ -26,7 +26,7 @@ from .client import (
     typed_rows,
     upload_credentials,
 )
-from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
+from .leader import access, dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
@@ -57,7 +57,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "producing": producing.MUTATIONS,
     "dashboard": dashboard.MUTATIONS,
     "groups": groups.MUTATIONS,
-    "security": security.MUTATIONS,
+    "leader_access": access.MUTATIONS,
     "cli": cli.MUTATIONS,
     "typed_rows": typed_rows.MUTATIONS,
     "client_security": security.MUTATIONS,

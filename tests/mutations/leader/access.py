@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .mutation import Mutation
+from ..mutation import Mutation
 
 LEADER_CALLS = "core/smq_core/access/leader_calls.py"
 POLICY = "core/smq_core/access/policy.py"
