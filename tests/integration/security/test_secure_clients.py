@@ -160,3 +160,13 @@ def test_the_log_of_no_process_has_a_token(cluster: SecureCluster, app: str) -> 
         client.admin().whoami()
     logs = [path.read_text(errors="replace") for path in cluster.folder.rglob("*.log")]
     assert logs and not any(token in log for log in logs)
+
+
+def test_a_client_outside_is_encrypted_through_the_relay(cluster: SecureCluster, topic: str, app: str) -> None:
+    relay = eventually(lambda: cluster.relay_address(next(iter(cluster.pids()))), what="the relay of a broker")
+    files = {"ca_file": str(cluster.ca_file), "token_file": str(cluster.token_file(app))}
+    with smq.connect(via=relay, **files) as client:  # type: ignore[arg-type]
+        with client.producer(topic) as producer:
+            producer.send(b"a").result(HANG_GUARD)
+        with client.consumer(topic, start="earliest") as consumer:
+            assert read(consumer, 1) == [b"a"]
