@@ -142,7 +142,7 @@ class Broker:
             accepting_batches=accepting_batches,
         )
         channels = LeaderChannels(settings.ca_file, settings.token_file)
-        security = self._secure(channels, registry, broker_metrics)
+        security = self._secure(channels, registry, broker_metrics, health.address)
         if security is None:  # stopped before a leader let this broker serve
             shut_down(NoSession())
             return 0
@@ -275,7 +275,7 @@ class Broker:
         return journal, formers
 
     def _secure(
-        self, channels: LeaderChannels, registry: SegmentRegistry, broker_metrics: BrokerMetrics
+        self, channels: LeaderChannels, registry: SegmentRegistry, broker_metrics: BrokerMetrics, http: str
     ) -> Security | None:
         """Logs in at a leader, if this broker is to be secure. None if it is stopped before a leader lets it."""
         if not self.settings.ca_file:
@@ -284,7 +284,12 @@ class Broker:
         from smq_broker.leader_client.login import LeaderLogin
 
         login = LeaderLogin(self.incarnation, self._leaders, channels)
-        first = login.until_given(self._stop.wait, self._set_not_ready)
+
+        def show(reason: str, retry_in: float) -> None:
+            self._not_ready = reason
+            log.warning("login.failed", error=reason, retry_in=retry_in, http=http)
+
+        first = login.until_given(self._stop.wait, show)
         if first is None:
             return None
         return SecureBroker(
@@ -297,9 +302,6 @@ class Broker:
 
     def _leaders(self) -> Sequence[str]:
         return self._session.leaders() if self._session is not None else self.settings.leader
-
-    def _set_not_ready(self, reason: str) -> None:
-        self._not_ready = reason
 
     def _shut_down(
         self,

@@ -41,8 +41,11 @@ class LeaderLogin:
         self._channels = channels
         self._clock = clock
 
-    def until_given(self, wait: Callable[[float], bool], on_failure: Callable[[str], None]) -> Login | None:
-        """Tries again and again; ``on_failure`` gets the reasons. None once ``wait``, of some seconds, returns True."""
+    def until_given(self, wait: Callable[[float], bool], on_failure: Callable[[str, float], None]) -> Login | None:
+        """Tries again and again. None once ``wait``, of some seconds, returns True.
+
+        ``on_failure`` gets the reason each time, and after how many seconds it is tried again.
+        """
         pause, refused_pause = RETRY_SECONDS, REFUSED_RETRY_SECONDS
         while True:
             try:
@@ -53,14 +56,15 @@ class LeaderLogin:
             except SmqError as error:
                 reason, seconds = f"no leader has given this broker a certificate: {error.message}", pause
                 pause = min(pause * 2, MAX_RETRY_SECONDS)
-            on_failure(reason)
-            log.warning("login.failed", error=reason, retry_in=seconds)
+            on_failure(reason, seconds)
             if wait(seconds):
                 return None
 
     def next(self) -> Login:
         """Blocks until a leader has given a certificate."""
-        login = self.until_given(threading.Event().wait, lambda reason: None)
+        login = self.until_given(
+            threading.Event().wait, lambda reason, seconds: log.warning("login.failed", error=reason, retry_in=seconds)
+        )
         assert login is not None
         return login
 

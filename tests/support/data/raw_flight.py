@@ -66,7 +66,9 @@ class RawProducer:
         schema: pa.Schema | None = None,
         connection: Sequence[tuple[str, int]] = CONNECTION,
         lane: pb.Lane = pb.LANE_BULK,
+        client: fl.FlightClient | None = None,
     ) -> None:
+        """``client`` is a connection to use instead of a new one without encryption."""
         hello = pb.PutOpen(
             protocol=PROTOCOL,
             uid=topic.uid,
@@ -74,7 +76,7 @@ class RawProducer:
             producers=pb.ProducersHello(lane=lane),
         )
         self._port = int(address.rsplit(":", 1)[1])
-        self._client = fl.connect(f"grpc://{address}", generic_options=list(connection))
+        self._client = client or fl.connect(f"grpc://{address}", generic_options=list(connection))
         descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
         self._writer, self._reader = self._client.do_put(descriptor, schema or message_schema(topic.spec.schema))
         self.changed = threading.Condition()
@@ -212,11 +214,20 @@ class RawProducer:
 class RawReader:
     """One reader's stream. ``next`` returns (header, batch), or None at the end."""
 
-    def __init__(self, address: str, topic: Topic, segment: Segment, offset: int = 0, *, incarnation: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        topic: Topic,
+        segment: Segment,
+        offset: int = 0,
+        *,
+        incarnation: str,
+        client: fl.FlightClient | None = None,
+    ) -> None:
         ticket = pb.TailTicket(
             protocol=PROTOCOL, segment=segment.name, uid=topic.uid, incarnation=incarnation, from_offset=offset
         )
-        self._client = fl.connect(f"grpc://{address}", generic_options=CONNECTION)
+        self._client = client or fl.connect(f"grpc://{address}", generic_options=CONNECTION)
         self._stream = self._client.do_get(fl.Ticket(ticket.SerializeToString()))
 
     def next(self) -> tuple[pb.TailBatch, pa.RecordBatch] | None:

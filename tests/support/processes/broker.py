@@ -82,6 +82,11 @@ class BrokerProcess:
             self._client = fl.connect(f"grpc://{self.address}", generic_options=options)
         return self._client
 
+    @flight.setter
+    def flight(self, client: fl.FlightClient) -> None:
+        """Actions go over this connection from now on."""
+        self._client = client
+
     # ---- actions
 
     def open(self, topic: Topic, segment: Segment, *, incarnation: str = "", planned: bool = True) -> pb.OpenedSegment:

@@ -16,7 +16,7 @@ from smq_broker.leader_client.login import MAX_RETRY_SECONDS, REFUSED_RETRY_SECO
 from smq_core.access.peers import Role, broker_server_name
 from smq_core.errors import NotLeader, PermissionDenied, SmqError, Unauthenticated, Unavailable
 from smq_proto.v1 import data_pb2 as pb
-from support.processes.secure_release import Release, SecureLeader
+from support.processes.secure_leader_stub import Release, SecureLeader
 
 INCARNATION = "i-1"
 
@@ -124,11 +124,15 @@ def test_it_is_tried_again_and_the_reason_is_shown(
 
     login.once = fail_first  # type: ignore[method-assign]
     with capture_logs():
-        found = login.until_given(lambda seconds: bool(pauses.append(seconds)), reasons.append)  # type: ignore[func-returns-value]
+        found = login.until_given(
+            lambda seconds: bool(pauses.append(seconds)), lambda reason, _: reasons.append(reason)
+        )  # type: ignore[func-returns-value]
     assert found is not None and found.release == release.name
     assert pauses[:2] == [first_pause, 2 * first_pause] and len(pauses) == 5
     assert first_pause != RETRY_SECONDS or max(pauses) <= MAX_RETRY_SECONDS
     assert len(reasons) == 5 and all(re.search(shown, reason) for reason in reasons)
     failures.append(error)
     with capture_logs():
-        assert login.until_given(lambda _: True, reasons.append) is None, "the process was stopped"
+        assert login.until_given(lambda _: True, lambda reason, _: reasons.append(reason)) is None, (
+            "the process was stopped"
+        )

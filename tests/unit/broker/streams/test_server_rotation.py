@@ -22,7 +22,7 @@ from smq_broker.streams import server_rotation
 from smq_broker.streams.server_rotation import ServerRotation
 from smq_core.access.peers import Role
 from smq_core.model.addresses import join_address
-from support.processes.secure_release import Release
+from support.processes.secure_leader_stub import Release
 from support.waiting import HANG_GUARD, eventually
 
 INCARNATION = "i-1"

@@ -59,14 +59,16 @@ class Release:
         names = [broker_server_name(incarnation)]
         return self.certificate(Role.BROKER, incarnation, seconds=seconds, server_names=names)
 
-    def connect(self, address: str, incarnation: str, certificate: Certificate) -> fl.FlightClient:
+    def connect(
+        self, address: str, incarnation: str, certificate: Certificate, *options: tuple[str, str]
+    ) -> fl.FlightClient:
         return fl.connect(
             f"grpc+tls://{address}",
             tls_root_certs=self.authority.roots,
             cert_chain=certificate.chain,
             private_key=certificate.key,
             override_hostname=broker_server_name(incarnation),
-            generic_options=CONNECTION,
+            generic_options=[*CONNECTION, *options],
         )
 
     def grant(self, identity: str, topic: Topic, right: Right, seconds: float = GRANT_SECONDS) -> pb.SignedGrant:
