@@ -5,86 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from smq_broker.access import secure_callers
-from smq_broker.access.callers import OPEN_CALLER, Caller
-from smq_broker.access.credentials import BrokerCredentials, Login
-from smq_broker.access.denials import Denials
-from smq_broker.access.secure_callers import SecureAccess
-from smq_broker.runtime.broker_metrics import BrokerMetrics
+from smq_broker.access.callers import OPEN_CALLER
 from smq_core.access.broker_calls import BROKER_CALLS, GRANTS, PRODUCERS, REPLICA, TAIL
-from smq_core.access.certificates import Certificate
 from smq_core.access.grants import GRANT_SECONDS, LEADERLESS_GRACE_SECONDS, Grant
-from smq_core.access.peers import EXPIRY_GRACE_SECONDS, Peer, Role
+from smq_core.access.peers import EXPIRY_GRACE_SECONDS, Role
 from smq_core.access.rights import Right
 from smq_core.errors import GrantMissing, InvalidRequest, PermissionDenied, SmqError, Unauthenticated
-from smq_proto.signed_grants import GrantSigner, GrantVerifier, new_signing_key
+from smq_proto.signed_grants import GrantSigner, new_signing_key
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.object_store.store import open_store
 from support.in_memory.broker_parts import BrokerParts
+from support.in_memory.secure_access import PeerContext, SecureBrokerAccess
 from support.processes.broker import make_topic
 
 TOPIC, OTHER = make_topic("travel/flights"), make_topic("travel/hotels")
 
 
-class Context:
-    """That of a call whose peer has a certificate with this name."""
-
-    def __init__(self, name: str | bytes) -> None:
-        self._name = name
-
-    def peer_identity(self) -> str | bytes:
-        return self._name
-
-
-class SecureBrokerAccess:
-    def __init__(self) -> None:
-        self.now, self.leader_seen_at = 1_000_000.0, 1_000_000.0
-        self.signer = GrantSigner(new_signing_key())
-        certificate = Certificate(chain=b"", key=b"", roots=b"", issued_at=0.0, expires_at=0.0)
-        self.metrics = BrokerMetrics(CollectorRegistry())
-        login = Login("release-1", certificate, GrantVerifier([self.signer.public_key]))
-        self.access = SecureAccess(
-            BrokerCredentials(login),
-            denials=Denials(self.metrics),
-            leader_seen_at=lambda: self.leader_seen_at,
-            topic_name=lambda uid: TOPIC.name if uid == TOPIC.uid else "",
-            clock=lambda: self.now,
-        )
-
-    def uri(self, role: Role, name: str = "ada", release: str = "release-1", seconds: int = 900) -> str:
-        return Peer(role, release, name, int(self.now) + seconds).uri
-
-    def caller(self, role: Role = Role.CLIENT, name: str = "ada", call: str = "") -> Caller:
-        caller = self.access.caller(Context(self.uri(role, name)))
-        if call:
-            caller.admit(call)
-        return caller
-
-    def grant(self, right: Right, identity: str = "ada", uid: str = TOPIC.uid, release: str = "release-1") -> Grant:
-        return Grant(
-            release=release,
-            identity=identity,
-            topic=TOPIC.name,
-            uid=uid,
-            right=right,
-            expires_at=self.now + GRANT_SECONDS,
-        )
-
-    def present(self, *grants: Grant, identity: str = "ada", signer: GrantSigner | None = None) -> None:
-        signed = [(signer or self.signer).sign(it) for it in grants]
-        self.caller(name=identity, call=GRANTS).present(pb.PresentGrants(grants=signed))
-
-    def denied(self, reason: str) -> float:
-        return self.metrics.registry.get_sample_value("smq_broker_access_denied_total", {"reason": reason}) or 0.0
-
-
 @pytest.fixture
 def broker() -> Iterator[SecureBrokerAccess]:
     with capture_logs():
-        yield SecureBrokerAccess()
+        yield SecureBrokerAccess(TOPIC)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +47,14 @@ def test_a_caller_without_a_certificate_of_this_release_is_nobody(
     broker: SecureBrokerAccess, name: str | bytes
 ) -> None:
     with pytest.raises(Unauthenticated):
-        broker.access.caller(Context(name))
+        broker.access.caller(PeerContext(name))
     assert broker.denied("Unauthenticated") == 1
 
 
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("call", [*BROKER_CALLS, "unheard-of"])
 def test_only_the_roles_of_the_table_are_admitted(broker: SecureBrokerAccess, call: str, role: Role) -> None:
-    caller = broker.access.caller(Context(broker.uri(role)))
+    caller = broker.access.caller(PeerContext(broker.uri(role)))
     if call in BROKER_CALLS and role in BROKER_CALLS[call].roles:
         caller.admit(call)
         return
@@ -233,7 +176,7 @@ def test_a_grant_counts_for_longer_while_this_broker_has_no_leader(broker: Secur
 
 @pytest.mark.parametrize("role", Role)
 def test_a_stream_ends_when_its_certificate_has_expired(broker: SecureBrokerAccess, role: Role) -> None:
-    caller = broker.access.caller(Context(broker.uri(role, seconds=10)))
+    caller = broker.access.caller(PeerContext(broker.uri(role, seconds=10)))
     broker.now += 10 + EXPIRY_GRACE_SECONDS
     caller.recheck()
     broker.now += 1
