@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import addresses, concurrency, input_bounds, security, spark, storage, store_settings
-from .broker import file_lists, producer_lanes, quiet_segments, replication, requests, segments
+from . import addresses, concurrency, input_bounds, spark, storage, store_settings
+from .broker import callers, file_lists, producer_lanes, quiet_segments, replication, requests, segments
 from .client import (
     cli,
     groups,
@@ -38,7 +38,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "concurrency": concurrency.MUTATIONS,
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,
-    "security": security.MUTATIONS,
+    "callers": callers.MUTATIONS,
     "reports": reports.MUTATIONS,
     "quiet_segments": quiet_segments.MUTATIONS,
     "operator": reconciliation.MUTATIONS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .mutation import Mutation
+from ..mutation import Mutation
 
 CALLS = "core/smq_core/access/broker_calls.py"
 SERVER = "broker/smq_broker/streams/server.py"
