@@ -80,6 +80,7 @@ class SecureApi:
     topics: TopicDirectory = field(default_factory=TopicDirectory)
     handlers: NotingHandlers = field(default_factory=NotingHandlers)
     channel: grpc.aio.Channel = None
+    address: str = ""
 
     @property
     def admin(self) -> str:
@@ -138,9 +139,10 @@ async def secure_api(
     api.topics.synced = True
     server = GrpcServer("127.0.0.1:0", security, lambda: api.topics)
     await server.start(services(api) if services is not None else api.handlers.services)
+    api.address = f"127.0.0.1:{server.port}"
     credentials = grpc.ssl_channel_credentials(security.authority.roots)
     options = [("grpc.ssl_target_name_override", LEADER_SERVER_NAME), ("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.secure_channel(f"127.0.0.1:{server.port}", credentials, options) as api.channel:
+    async with grpc.aio.secure_channel(api.address, credentials, options) as api.channel:
         try:
             yield api
         finally:

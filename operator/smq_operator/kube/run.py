@@ -11,12 +11,13 @@ from smq_operator.kube.client.kinds import DEPLOYMENTS, NODES, PODS, SEGMENTS, T
 from smq_operator.kube.desired_topics import DesiredTopics
 from smq_operator.kube.election.leadership import LeaderElection
 from smq_operator.kube.election.lease import LeaseElector
+from smq_operator.kube.election.peers import PeerDialer, open_channel, secure_dialer
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.informer.list_watch import Informer
 from smq_operator.kube.informer.watcher import WatchScope
 from smq_operator.kube.platform import KubePlatform
 from smq_operator.kube.preflight.checks import PreflightChecks
-from smq_operator.kube.security.release_security import open_security
+from smq_operator.kube.security.release_security import open_security, peer_token
 from smq_operator.kube.settings import KubeSettings
 from smq_operator.kube.termination import TerminationTracker
 from smq_operator.leader_process import Election, run_leader
@@ -46,6 +47,7 @@ async def run(kube: KubeSettings) -> None:
     informer = Informer(api=api, cache=cache, parse_topics=desired_topics.parse, clock=clock.now, scopes=scopes(kube))
     termination_tracker = TerminationTracker(cache, clock.now, informer.resync, kube.node_grace_us)
     platform: KubePlatform
+    dial: PeerDialer = open_channel
 
     def make_platform(address: str, readiness: Readiness, tasks: TaskRunner) -> Platform:
         nonlocal platform
@@ -71,6 +73,7 @@ async def run(kube: KubeSettings) -> None:
             pod=kube.pod,
             address=address,
             on_reconnect=informer.resync,
+            dial=dial,
         )
         events = EventRecorder(api, kube.pod or "operator", uuid.uuid4().hex[:12], clock.now)
         preflight = PreflightChecks(api, kube, events)
@@ -87,6 +90,8 @@ async def run(kube: KubeSettings) -> None:
 
     try:
         security = await open_security(api, kube, kube.pod or uuid.uuid4().hex) if kube.secure else None
+        if security is not None:
+            dial = secure_dialer(security.authority.roots, peer_token(security.authority))
         await run_leader(kube, make_platform, make_election, security)
     finally:
         informer.stop()

@@ -18,7 +18,7 @@ from smq_core.model.entities import SECOND
 from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.errors import ApiServerUnreachable, KubeError, NotFound, ResourceConflict
 from smq_operator.kube.client.kinds import LEASES, PODS, Resource
-from smq_operator.kube.election.peers import leading_peer
+from smq_operator.kube.election.peers import PeerDialer, leading_peer, open_channel
 from smq_operator.kube.informer.cache import ResourceCache
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,9 @@ class LeaseElector:
         pod: str,
         address: str,
         on_reconnect: Callable[[], None],
+        dial: PeerDialer = open_channel,
     ) -> None:
+        self._dial = dial
         self._api = api
         self._cache = cache
         self._now = clock
@@ -200,7 +202,7 @@ class LeaseElector:
 
     async def _find_leading_peer(self) -> None:
         if self.candidate.lease_expired(self._now()):
-            self._successor = await leading_peer(self._cache, self._pod)
+            self._successor = await leading_peer(self._cache, self._pod, self._dial)
             if self._successor:
                 self.candidate.renewal_rejected(self._now())
 

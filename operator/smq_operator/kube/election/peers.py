@@ -7,10 +7,12 @@ brokers that are connected to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import grpc
 
+from smq_core.access.peers import LEADER_SERVER_NAME
 from smq_core.model.addresses import join_address
 from smq_operator.kube.client.kinds import Resource
 from smq_operator.kube.informer.cache import ResourceCache
@@ -24,10 +26,27 @@ ANSWER_TIMEOUT_SECONDS = 1.0
 PORT_NAME = "grpc"
 
 
-async def leading_peer(cache: ResourceCache, pod: str) -> str:
+PeerDialer: TypeAlias = Callable[[str], grpc.aio.Channel]
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """To an operator of a release without security."""
+    return grpc.aio.insecure_channel(address, [NO_PROXY])
+
+
+def secure_dialer(roots: bytes, token: str) -> PeerDialer:
+    """``token`` is one that operators recognise without the API server, which is away when they look for each other."""
+    credentials = grpc.composite_channel_credentials(
+        grpc.ssl_channel_credentials(roots), grpc.access_token_call_credentials(token)
+    )
+    options = [NO_PROXY, ("grpc.ssl_target_name_override", LEADER_SERVER_NAME)]
+    return lambda address: grpc.aio.secure_channel(address, credentials, options)
+
+
+async def leading_peer(cache: ResourceCache, pod: str, dial: PeerDialer) -> str:
     """The address of an operator in another Pod than ``pod`` that leads; empty if none does."""
     addresses = list(_addresses(cache, pod))
-    answers = await asyncio.gather(*(_leads(address) for address in addresses))
+    answers = await asyncio.gather(*(leads(address, dial) for address in addresses))
     return next((address for address, leads in zip(addresses, answers, strict=True) if leads), "")
 
 
@@ -44,8 +63,9 @@ def _ports(pod: Resource) -> Iterator[int]:
         yield from (port["containerPort"] for port in container.get("ports") or () if port.get("name") == PORT_NAME)
 
 
-async def _leads(address: str) -> bool:
-    async with grpc.aio.insecure_channel(address, [NO_PROXY]) as channel:
+async def leads(address: str, dial: PeerDialer) -> bool:
+    """Whether the operator at this address leads."""
+    async with dial(address) as channel:
         try:
             await AdminStub(channel).ListBrokers(admin_pb2.ListBrokersRequest(), timeout=ANSWER_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError:

@@ -1,0 +1,42 @@
+"""Operators find out which of them leads, also where each call needs a token and the API server is away."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from smq_operator.api.server import GrpcServer
+from smq_operator.kube.election.peers import leads, open_channel, secure_dialer
+from smq_operator.kube.security.release_security import _peer_tokens, peer_token
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.security.certificate_authority import CertificateAuthority
+from support.leader_access import NotingHandlers, secure_api
+
+
+async def test_a_secure_operator_is_recognised_by_its_peers_alone(tmp_path: Path) -> None:
+    async with secure_api(tmp_path, time.time) as api:
+        roots, address = api.security.authority.roots, api.address
+        assert await leads(address, secure_dialer(roots, api.tokens.issue("operator")))
+        assert [call for call, _ in api.handlers.seen] == ["Admin.ListBrokers"]
+        stranger = CertificateAuthority.create("release-1", now=time.time())
+        assert not await leads(address, secure_dialer(stranger.roots, api.tokens.issue("operator")))
+        assert not await leads(address, secure_dialer(roots, peer_token(stranger)))
+        assert not await leads(address, open_channel)
+        assert len(api.handlers.seen) == 1
+
+
+async def test_a_peers_token_follows_from_the_keys_of_the_release() -> None:
+    made = CertificateAuthority.create("release-1", now=time.time())
+    again = CertificateAuthority(*made.to_pem())
+    assert (await _peer_tokens(again).verify(peer_token(made))).incarnation == "operator"
+
+
+async def test_an_open_operator_leads_if_it_answers() -> None:
+    handlers = NotingHandlers()
+    server = GrpcServer("127.0.0.1:0", None, TopicDirectory)
+    await server.start(handlers.services)
+    try:
+        assert await leads(f"127.0.0.1:{server.port}", open_channel)
+    finally:
+        await server.stop()
+    assert not await leads(f"127.0.0.1:{server.port}", open_channel)
