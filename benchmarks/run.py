@@ -93,6 +93,7 @@ class RunOptions:
     quiet_timeout: float
     again: int
     journal: bool
+    secure: bool
 
 
 def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> None:
@@ -100,7 +101,7 @@ def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> 
     console.print(f"\n[bold]{case.name}[/bold]: {case.about}")
     scale = options.scale
     failed: set[str] = set()
-    with cluster_of(case, options.journal) as cluster:
+    with cluster_of(case, options) as cluster:
         for run in range(1, (1 if case.once else options.runs) + 1):
             keep(results, case, OURS, run, partial(case.ours, cluster, scale), options)
             for name, function in case.peers.items():
@@ -117,8 +118,8 @@ def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> 
             results.path.with_suffix(f".{case.name}.profile.txt").write_text(profiler.report + "\n")
 
 
-def cluster_of(case: Case, journal: bool) -> BenchmarkCluster:
-    return BenchmarkCluster(WORK / "smq", replace(case.cluster, journal=journal))
+def cluster_of(case: Case, options: RunOptions) -> BenchmarkCluster:
+    return BenchmarkCluster(WORK / "smq", replace(case.cluster, journal=options.journal, secure=options.secure))
 
 
 def keep(
@@ -161,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--again", type=int, default=1, help="how often a noisy run is repeated (1)")
     parser.add_argument("--no-journal", action="store_true", help="brokers without journals, to compare")
+    parser.add_argument("--secure", action="store_true", help="a release with security, to compare")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of an earlier run and stop")
     parser.add_argument("--markdown", action="store_true", help="with --show: as Markdown")
@@ -184,7 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = args.runs or (1 if args.quick else 3)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit by exception ends what was started
     options = RunOptions(
-        Scale(args.quick), runs, not args.no_profile, args.quiet_timeout, args.again, not args.no_journal
+        scale=Scale(args.quick),
+        runs=runs,
+        profile=not args.no_profile,
+        quiet_timeout=args.quiet_timeout,
+        again=args.again,
+        journal=not args.no_journal,
+        secure=args.secure,
     )
     with ExitStack() as ends, Peers(options.scale, not args.no_peers) as peers:
         ends.callback(LoadProcess.kill_all)

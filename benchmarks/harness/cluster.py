@@ -50,6 +50,7 @@ class ClusterSpec:
     brokers: int = 2
     memory: str = "1Gi"
     journal: bool = True
+    secure: bool = False
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -79,6 +80,10 @@ class BenchmarkCluster(WorkFolder):
         (self.folder / "seaweedfs").mkdir()
         self.seaweed.start()
         self._start_operator()
+        if self.spec.secure:
+            keys = self.folder / "local" / "security"
+            wait_for("the keys of the release", (keys / "admin.token").exists)
+            os.environ |= {"SMQ_CA_FILE": str(keys / "ca.crt"), "SMQ_TOKEN_FILE": str(keys / "admin.token")}
         self._client = smq.connect(self.leader, timeout=20)
         wait_for(f"{self.spec.brokers} brokers alive (see {self.folder})", self._all_alive)
 
@@ -88,6 +93,7 @@ class BenchmarkCluster(WorkFolder):
         words += ["--filer-url", settings.url, "--filer-endpoint", self.seaweed.endpoint]
         words += ["--brokers", str(self.spec.brokers), "--broker-memory", self.spec.memory]
         words += [] if self.spec.journal else ["--no-journal"]
+        words += ["--secure"] if self.spec.secure else []
         with (self.folder / "operator.log").open("ab") as log:
             self._operator = subprocess.Popen(
                 [sys.executable, "-m", "smq_operator.main", *words],
@@ -100,6 +106,8 @@ class BenchmarkCluster(WorkFolder):
     def _end(self) -> None:
         if self._client is not None:
             self._client.close()
+        for variable in ("SMQ_CA_FILE", "SMQ_TOKEN_FILE") if self.spec.secure else ():
+            os.environ.pop(variable, None)
         # Nothing of this data is needed again: the end need not be a graceful one.
         left = list(self.broker_pids().values())
         if self._operator is not None:

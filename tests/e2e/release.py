@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import helm_python as helm
@@ -53,39 +54,41 @@ def values(store_node: str) -> dict[str, Any]:
 class Release:
     """``kube`` is the API as admin. Clients here reach Pods and Services by this machine's routes to them."""
 
-    def __init__(self, cluster: Cluster | KindCluster) -> None:
+    def __init__(self, cluster: Cluster | KindCluster, *, name: str = NAME, namespace: str = SPACE) -> None:
         self.cluster = cluster
+        self.name, self.namespace = name, namespace
         self.nodes = cluster.node_names
         self.values = values(self.nodes[0])
         self.kube = KubeClient(cluster.kubeconfig, own if (own := BIN / "kubectl").exists() else None)
 
-    def install(self) -> None:
-        """Installs it, or upgrades what is there, and waits until every Pod is ready."""
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
+    def install(self, labels: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Installs it, or upgrades what is there, and waits until every Pod is ready. The Namespace gets the labels."""
+        metadata = {"name": self.namespace, "labels": dict(labels)}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.kube.apply(namespace)
         with self._helm() as (config, chart):
-            if any(found["name"] == NAME for found in config.list()):
-                config.upgrade(chart, NAME, self.values, timeout=int(HANG_GUARD))
+            if any(found["name"] == self.name for found in config.list()):
+                config.upgrade(chart, self.name, self.values, timeout=int(HANG_GUARD))
                 if not os.environ.get("SMQ_E2E_KEEP_IMAGES"):
-                    self.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment")
+                    self.kube.kubectl("-n", self.namespace, "rollout", "restart", "deployment")
             else:
-                config.install(chart, NAME, self.values, timeout=int(HANG_GUARD))
+                config.install(chart, self.name, self.values, timeout=int(HANG_GUARD))
         self.wait_ready()
 
     def upgrade(self, changed: Mapping[str, Any], folder: Path = CHART) -> None:
         """``helm upgrade`` with other values, to the chart in ``folder``; a mapping replaces only what it names."""
         with self._helm(folder) as (config, chart):
-            config.upgrade(chart, NAME, merged(self.values, changed), timeout=int(HANG_GUARD))
+            config.upgrade(chart, self.name, merged(self.values, changed), timeout=int(HANG_GUARD))
 
     def test(self) -> str:
         """``helm test``. Raises HelmError; returns the log of its Pod."""
         with self._helm() as (config, _):
-            config.test(NAME, timeout=int(HANG_GUARD))
+            config.test(self.name, timeout=int(HANG_GUARD))
         return ""
 
     def uninstall(self) -> None:
         with self._helm() as (config, _):
-            config.uninstall(NAME, timeout=int(HANG_GUARD))
+            config.uninstall(self.name, timeout=int(HANG_GUARD))
 
     def wait_ready(self) -> None:
         """A leader leads, and as many brokers as there are to be at least are ready. Fails with what Pods say."""
@@ -111,69 +114,71 @@ class Release:
 
     def describe(self) -> str:
         """What the Pods of the release say, for a test that failed."""
-        said = [self.kube.kubectl("-n", SPACE, "get", "pods,leases,topics,segments", "-o", "wide")]
-        for pod in self.kube.list("v1", "Pod", SPACE):
+        said = [self.kube.kubectl("-n", self.namespace, "get", "pods,leases,topics,segments", "-o", "wide")]
+        for pod in self.kube.list("v1", "Pod", self.namespace):
             name = pod["metadata"]["name"]
             with contextlib.suppress(Exception):
-                said.append(f"--- {name}\n" + self.kube.kubectl("-n", SPACE, "logs", name, "--tail=15"))
+                said.append(f"--- {name}\n" + self.kube.kubectl("-n", self.namespace, "logs", name, "--tail=15"))
         return "\n".join(said)
 
     def deployment(self, part: str) -> dict[str, Any]:
-        named = {"name": f"{NAME}-{part}", "namespace": SPACE}
+        named = {"name": f"{self.name}-{part}", "namespace": self.namespace}
         return self.kube.get({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": named})
 
     def pods(self, part: str) -> list[dict[str, Any]]:
         """Those that are not on their way out, the oldest first."""
-        found = self.kube.list("v1", "Pod", SPACE, labelSelector=f"seaweedmq.io/component={part}")
+        found = self.kube.list("v1", "Pod", self.namespace, labelSelector=f"seaweedmq.io/component={part}")
         living = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
         return sorted(living, key=lambda pod: pod["metadata"]["creationTimestamp"])
 
     def leader(self) -> str | None:
         """The Pod that the Service leads to."""
-        found = self.kube.list("v1", "Pod", SPACE, labelSelector="seaweedmq.io/leader=true")
+        found = self.kube.list("v1", "Pod", self.namespace, labelSelector="seaweedmq.io/leader=true")
         ready = [p for p in found if "deletionTimestamp" not in p["metadata"] and is_ready(p)]
         return ready[0]["metadata"]["name"] if len(ready) == 1 else None
 
     def kill(self, pod: str) -> None:
         """As a crash: no signal that it could answer to, no time."""
-        self.kube.kubectl("-n", SPACE, "delete", "pod", pod, "--force", "--grace-period=0", "--wait=false")
+        self.kube.kubectl("-n", self.namespace, "delete", "pod", pod, "--force", "--grace-period=0", "--wait=false")
 
     def connect(self) -> smq.Client:
         """A client that comes by the leader's Service. The filer's name means nothing outside: it gets its address."""
-        filer = f"http://{self.address('smq-seaweedfs', 8333)}"
-        leader = self.address("smq", 7070)
-        return smq.connect(leader, namespace=SPACE, timeout=60, filer_url="s3://smq", filer_endpoint=filer)
+        filer = f"http://{self.address(f'{self.name}-seaweedfs', 8333)}"
+        leader = self.address(self.name, 7070)
+        return smq.connect(leader, namespace=self.namespace, timeout=60, filer_url="s3://smq", filer_endpoint=filer)
 
     def connect_outside(self, family: int = 0) -> smq.Client:
         """A client that has only the address of the external Service."""
-        return smq.connect(via=self.address("smq-external", 7072, family), namespace=SPACE, timeout=60)
+        return smq.connect(
+            via=self.address(f"{self.name}-external", 7072, family), namespace=self.namespace, timeout=60
+        )
 
     def address(self, service: str, port: int, family: int = 0) -> str:
         """Where a port of a Service of the release is; of two families, the first is the cluster's main one."""
-        named = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": service, "namespace": SPACE}}
+        named = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": service, "namespace": self.namespace}}
         return join_address(self.kube.get(named)["spec"]["clusterIPs"][family], port)
 
     def topic(self, name: str, **spec: Any) -> dict[str, Any]:
         """Applies a Topic and waits until it is Ready; returns it as the API server has it."""
-        named = {"name": name, "namespace": SPACE}
+        named = {"name": name, "namespace": self.namespace}
         topic = {"apiVersion": "seaweedmq.io/v1alpha1", "kind": "Topic", "metadata": named, "spec": spec}
         self.kube.apply(topic)
         eventually(lambda: condition(self.kube.get(topic), "Ready") == "True", what=f"{name} is Ready", pause=0.2)
         return self.kube.get(topic)
 
     def segments(self, topic: str, phase: str = "Open") -> list[dict[str, Any]]:
-        found = self.kube.list("seaweedmq.io/v1alpha1", "Segment", SPACE)
+        found = self.kube.list("seaweedmq.io/v1alpha1", "Segment", self.namespace)
         return [s for s in found if s["spec"]["topic"] == topic and s.get("status", {}).get("phase") == phase]
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Events about a resource, the oldest first."""
-        found = self.kube.list("v1", "Event", SPACE, fieldSelector=f"involvedObject.name={name}")
+        found = self.kube.list("v1", "Event", self.namespace, fieldSelector=f"involvedObject.name={name}")
         return sorted(found, key=lambda e: e["metadata"]["creationTimestamp"])
 
     @contextlib.contextmanager
     def _helm(self, folder: Path = CHART) -> Iterator[tuple[helm.Config, helm.Chart]]:
         with (
-            helm.Config(kubeconfig_path=str(self.cluster.kubeconfig), namespace=SPACE) as config,
+            helm.Config(kubeconfig_path=str(self.cluster.kubeconfig), namespace=self.namespace) as config,
             helm.Chart.load(folder) as chart,
         ):
             yield config, chart
