@@ -286,6 +286,7 @@ def build_leader(
         store=store,
         clock=clock,
         max_upload_age=cleanup.max_upload_age_us,
+        access=security.access if security is not None else None,
     )
     return Leader(
         platform=platform,

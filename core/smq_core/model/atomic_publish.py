@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, Unavailable
+from smq_core.errors import InvalidRequest, Overloaded, PermissionDenied, ProducerFenced, Unavailable
 from smq_core.model.entities import SECOND, Layout, Micros
 from smq_core.model.interval_set import IntervalSet, contains
 from smq_core.model.names import check_name
@@ -94,7 +94,7 @@ class AppState:
     The rows are written as ``producer``, a random id, in an epoch for each publish. ``request`` identifies the call
     that committed the version, so that its repeat gets the same answer. ``unfinished`` is None once all rows are in the
     log. ``former_owners`` were replaced and do not come back, the newest last. ``one_off``: no further version is
-    expected.
+    expected. ``identity`` is who claimed it first in a release with security.
     """
 
     app: str
@@ -107,6 +107,7 @@ class AppState:
     active_at: Micros = 0
     former_owners: tuple[str, ...] = ()
     one_off: bool = False
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,26 +138,44 @@ class CommitResult(StrEnum):
 
 
 def claim_app(
-    document: AtomicPublishes, app: str, owner: str, producer: str, now: Micros, *, one_off: bool = False
+    document: AtomicPublishes,
+    app: str,
+    owner: str,
+    producer: str,
+    now: Micros,
+    *,
+    one_off: bool = False,
+    identity: str = "",
+    may_take_over: bool = True,
 ) -> AtomicPublishes:
     """The document in which this owner may publish for the app. It is the same one if it may already.
 
-    ``producer`` is the id that a new app gets, and ``one_off`` whether it publishes one version only. Raises
-    InvalidRequest, ProducerFenced for an owner that was replaced, and Overloaded if the topic has too many apps.
+    ``producer`` is the id that a new app gets, and ``one_off`` whether it publishes one version only. ``identity`` is
+    the caller's in a release with security; the apps of others are its own only if it ``may_take_over``. Raises
+    InvalidRequest, ProducerFenced for an owner that was replaced, PermissionDenied, and Overloaded if the topic has too
+    many apps.
     """
     check_name("an app's name", app)
     check_name("an owner's name", owner)
     state = document.app(app)
+    if state is not None and state.identity not in ("", identity) and not may_take_over:
+        raise PermissionDenied(
+            f"app {app!r} is one of {state.identity}: use another name for the app of {identity}, or let somebody who "
+            "administers the topic take it over",
+            identity=identity,
+        )
     if state is not None and state.owner == owner:
         return document
     if state is not None:
         if owner in state.former_owners:
             raise _fenced(app, "This owner had it before and was replaced")
         former = (*state.former_owners, state.owner)[-MAX_FORMER_OWNERS:]
-        return document._with(replace(state, owner=owner, active_at=now, former_owners=former))
+        known = identity or state.identity
+        return document._with(replace(state, owner=owner, active_at=now, former_owners=former, identity=known))
     if len(document.apps) >= MAX_APPS:
         document = _without_expired(document, now)
-    return document._with(AppState(app=app, owner=owner, producer=producer, active_at=now, one_off=one_off))
+    made = AppState(app=app, owner=owner, producer=producer, active_at=now, one_off=one_off, identity=identity)
+    return document._with(made)
 
 
 def commit_version(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from smq_core.access.rights import Right, topic_right
 from smq_core.errors import ProducerFenced, Unavailable, UnknownTopic
 from smq_core.model.atomic_publish import (
     AppState,
@@ -26,6 +28,8 @@ from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
+from smq_operator.security.access_control import AccessControl
+from smq_operator.security.callers import current_caller
 from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog.atomic_publishes import change_publishes, read_publishes
 from smq_storage.catalog.filer_time import read_filer_time
@@ -47,11 +51,14 @@ class PublishService:
     store: StorePool
     clock: Clock
     max_upload_age: Micros
+    access: AccessControl | None = None
+    """None in a release without security."""
 
     @unary_handler
     async def ClaimApp(self, request: publishes_pb2.ClaimAppRequest) -> publishes_pb2.AppReply:
         topic = self._topic(request.topic)
-        app = await self.store.run(_claim, topic, request, uuid.uuid4().hex, self.clock(), self.store.retry_policy)
+        claimed = await self._claimed(topic, request)
+        app = (await self.store.run(_change, topic, claimed, self.store.retry_policy)).app(request.app)
         return self._reply(topic, app, CommitResult.COMMITTED, complete=app is None or app.unfinished is None)
 
     @unary_handler
@@ -78,6 +85,28 @@ class PublishService:
             if complete or left <= 0:
                 return self._reply(topic, app, result, complete)
             await self.completer.wait_for_progress(left)
+
+    async def _claimed(
+        self, topic: Topic, request: publishes_pb2.ClaimAppRequest
+    ) -> Callable[[AtomicPublishes], AtomicPublishes]:
+        """The change that claims the app for the caller."""
+        caller, now = current_caller(), self.clock()
+        may_take_over = True
+        if self.access is not None and caller is not None:
+            right = topic_right(Right.ADMINISTER, topic.name)
+            may_take_over = (await self.access.any_of(caller, [right])).allowed
+        new = partial(
+            claim_app,
+            app=request.app,
+            owner=request.owner,
+            producer=uuid.uuid4().hex,
+            now=now,
+            one_off=request.one_off,
+            identity=caller.identity if caller is not None else "",
+            may_take_over=may_take_over,
+        )
+        # Written also if nothing changes: an older answer of the filer would return an older last version.
+        return lambda document: replace(new(document))
 
     def _topic(self, name: str) -> Topic:
         managed = self.topics.topic(name)
@@ -116,19 +145,10 @@ class _Commit:
         return commit_version(document, it.app, it.owner, it.version, it.request, self.files, layout, self.now)
 
 
-def _claim(
-    store: Store,
-    topic: Topic,
-    request: publishes_pb2.ClaimAppRequest,
-    producer: str,
-    now: Micros,
-    retry_policy: RetryPolicy,
-) -> AppState | None:
-    def claimed(document: AtomicPublishes) -> AtomicPublishes:
-        # Written also if nothing changes: an older answer of the filer would return an older last version.
-        return replace(claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off))
-
-    return change_publishes(store, topic.name, topic.uid, claimed, retry_policy).app(request.app)
+def _change(
+    store: Store, topic: Topic, change: Callable[[AtomicPublishes], AtomicPublishes], retry_policy: RetryPolicy
+) -> AtomicPublishes:
+    return change_publishes(store, topic.name, topic.uid, change, retry_policy)
 
 
 def _newest(store: Store, topic: Topic, retry_policy: RetryPolicy) -> AtomicPublishes:

@@ -155,8 +155,8 @@ MUTATIONS = (
         "return_the_last_version_of_an_older_answer",
         "The leader proves that the last version which it returns is the newest.",
         SERVICE,
-        "return replace(claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off))",
-        "return claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off)",
+        "return lambda document: replace(new(document))",
+        "return new",
         (f"{TEST_SERVICE}::test_the_last_version_is_that_of_the_newest_document",),
     ),
     Mutation(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, Unavailable
+from smq_core.errors import InvalidRequest, Overloaded, PermissionDenied, ProducerFenced, Unavailable
 from smq_core.model import atomic_publish
 from smq_core.model.atomic_publish import (
     APP_EXPIRY,
@@ -155,3 +155,22 @@ def test_an_app_expires_only_when_its_place_is_needed(monkeypatch: pytest.Monkey
     assert busy.app("etl").unfinished is not None
     late = claimed(document=busy, app="new", now=APP_EXPIRY + 1)
     assert [it.app for it in late.apps] == ["etl", "new"], "what is unfinished never expires"
+
+
+def test_an_app_is_one_of_the_identity_that_made_it() -> None:
+    mine = claim_app(AtomicPublishes(), "etl", "one", "p", 0, identity="alice", may_take_over=False)
+    again = claim_app(mine, "etl", "two", "p", 1, identity="alice", may_take_over=False)
+    assert again.app("etl").owner == "two" and again.app("etl").identity == "alice"
+    for owner in ("two", "three"):
+        with pytest.raises(PermissionDenied, match="app 'etl' is one of alice"):
+            claim_app(again, "etl", owner, "p", 2, identity="bob", may_take_over=False)
+    taken = claim_app(again, "etl", "three", "p", 2, identity="bob", may_take_over=True)
+    assert taken.app("etl").owner == "three" and taken.app("etl").identity == "bob"
+    with pytest.raises(PermissionDenied):
+        claim_app(taken, "etl", "four", "p", 3, identity="alice", may_take_over=False)
+
+
+def test_an_app_of_an_open_release_is_anybodys_until_somebody_is_known() -> None:
+    kept = claim_app(claimed("one"), "etl", "two", "p", 1, identity="alice", may_take_over=False)
+    assert kept.app("etl").identity == "alice"
+    assert claim_app(kept, "etl", "three", "p", 2).app("etl").identity == "alice", "without security nobody is known"

@@ -8,12 +8,16 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from smq_core.access.rights import Access
 from smq_core.model.entities import SECOND, Topic
 from smq_operator.api.publishes import PublishService
 from smq_operator.publishing.completer import PublishCompleter
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.security.access_control import AccessControl
+from smq_operator.security.audit import AccessAudit
+from smq_operator.security.callers import AccessDecision, Caller, set_current_caller
 from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -65,7 +69,7 @@ class OlderAnswers:
 class Service:
     """The leader's service of one topic, without brokers, so a publish of rows is never complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: AccessControl | None = None) -> None:
         store = open_store("memory://")
         self.topic: Topic = make_topic(store, 0)
         self.store = OlderAnswers(store, paths.publishes(self.topic.name, self.topic.uid))
@@ -81,6 +85,7 @@ class Service:
             store=pool,
             clock=virtual_time.now,
             max_upload_age=3600 * SECOND,
+            access=access,
         )
 
     async def claim(self, owner: str) -> publishes_pb2.AppReply:
@@ -145,3 +150,30 @@ async def test_the_first_owner_of_a_topics_first_app_is_not_fenced_either() -> N
     await service.claim("mine")
     service.store.older = 1
     assert (await service.publish("mine", 0)).complete
+
+
+class Policy:
+    """``admin`` administers the topic, and nobody else does."""
+
+    async def allows(self, caller: Caller, access: Access) -> AccessDecision:
+        assert access.subresource == "administer" and access.name == "t"
+        return AccessDecision(caller.identity == "admin")
+
+
+@virtual_time.virtual_time
+async def test_an_app_is_taken_over_by_its_identity_or_by_an_administrator() -> None:
+    verifier: Any = None
+    service = Service(AccessControl(verifier, Policy(), AccessAudit(lambda: 0.0)))
+
+    async def claim_as(identity: str, owner: str) -> None:
+        set_current_caller(Caller(identity=identity, method="test"))
+        await service.claim(owner)
+
+    await claim_as("alice", "one")
+    await claim_as("alice", "two")
+    with pytest.raises(RpcAborted, match="one of alice"):
+        await claim_as("bob", "three")
+    await service.publish("two", 1)
+    await claim_as("admin", "four")
+    with pytest.raises(RpcAborted, match="one of admin"):
+        await claim_as("alice", "five")
