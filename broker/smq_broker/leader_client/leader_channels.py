@@ -22,6 +22,9 @@ _REJECTIONS = {
     grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
 }
 
+# Options of all channels to leaders.
+COMMON = (NO_PROXY,)
+
 
 class LeaderChannels:
     """With ``ca_file``, the roots of the release in PEM, channels are encrypted and only a leader's certificate counts.
@@ -37,10 +40,10 @@ class LeaderChannels:
     def connect(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
         """Raises Unauthenticated if the roots cannot be read."""
         if not self._ca_file:
-            return grpc.insecure_channel(address, [NO_PROXY, *options])
+            return grpc.insecure_channel(address, [*COMMON, *options])
         roots = grpc.ssl_channel_credentials(_read("roots of the release", self._ca_file))
         named = ("grpc.ssl_target_name_override", LEADER_SERVER_NAME)
-        return grpc.secure_channel(address, roots, [NO_PROXY, named, *options])
+        return grpc.secure_channel(address, roots, [*COMMON, named, *options])
 
     def metadata(self) -> tuple[tuple[str, str], ...] | None:
         """What each call carries. Raises Unauthenticated if the token cannot be read."""

@@ -6,7 +6,7 @@ import pyarrow.flight as fl
 import pytest
 
 from smq.transport.dialer import DIRECT
-from smq_broker.leader_client import leader_session as session
+from smq_broker.leader_client import leader_channels
 from smq_broker.replication import lane_stream
 from smq_operator.brokers import calls
 from smq_operator.publishing import reference_stream
@@ -15,7 +15,7 @@ from support.processes.useless_proxy import set_proxies
 from support.waiting import HANG_GUARD
 
 OPTIONS = {
-    "broker to leader": session._CHANNEL,
+    "broker to leader": leader_channels.COMMON,
     "broker to broker": lane_stream.CONNECTION,
     "leader to broker": calls._OPTIONS,
     "leader to broker, references": reference_stream._OPTIONS,
