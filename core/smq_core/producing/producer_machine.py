@@ -106,6 +106,8 @@ class ProducerMachine:
         """Where partitions go once the queues of their present segments are resolved."""
         self._senders: dict[str, SegmentSender] = {}
         self._sessions: dict[int, SegmentSender] = {}
+        self._held_back: set[int] = set()
+        """Sessions in which something waits for what is in flight to other segments."""
         self._last_session = 0
         self._outcomes: dict[str, SealOutcome] = {}
         self._is_fetching = False
@@ -157,7 +159,12 @@ class ProducerMachine:
     def next_batch(self, session: int, now: float) -> SentSubBatch | NoBatch:
         """What to send in this session now."""
         sender = self._sessions.get(session)
-        return NoBatch.END if sender is None else sender.next_batch(self.send_queues.may_send, now)
+        if sender is None:
+            return NoBatch.END
+        found = sender.next_batch(self.send_queues.may_send, now)
+        if sender.is_held_back:
+            self._held_back.add(session)
+        return found
 
     def is_session_idle(self, session: int) -> bool:
         """Whether nothing is to be sent in this session, and nothing is unacked."""
@@ -301,12 +308,20 @@ class ProducerMachine:
         self._instructions += sender.send_queue.acked(event.first_sequence, event.first_offsets)
         if sender.send_queue.has_waiting:
             self._notify(sender, now)
+        self._release_held_back(sender)
 
     def _rejected(self, sender: SegmentSender, event: Rejected) -> None:
         sub_batch = sender.send_queue.rejected(event.sequence)
         if sub_batch is not None:
             self._instructions.append(FailSubBatch(sub_batch, event.error))
         self._instructions.append(NotifySession(event.session))
+        self._release_held_back(sender)
+
+    def _release_held_back(self, sender: SegmentSender) -> None:
+        """Segments that replace this one may send as soon as nothing of it is left, before its outcome is known."""
+        if self._held_back and sender.send_queue.idle:
+            self._instructions += [NotifySession(session) for session in self._held_back if session in self._sessions]
+            self._held_back.clear()
 
     def _session_failed(self, sender: SegmentSender, error: SmqError) -> None:
         sender.failure = error

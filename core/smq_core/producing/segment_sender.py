@@ -53,6 +53,8 @@ class SegmentSender:
         self._large_at = 0.0
         """When something large was next to be sent for the last time."""
         self._may_send = False
+        self.is_held_back = False
+        """Whether something waits for the queues of ancestors, as of the last look for a batch."""
         self._open_ahead = open_ahead
         self._backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 
@@ -82,6 +84,7 @@ class SegmentSender:
             return NoBatch.END
         if not self._may_send:
             self._may_send = not waiting.idle and may_send(waiting)
+        self.is_held_back = not self._may_send and not waiting.idle
         if not self._may_send:
             return NoBatch.WAIT
         if waiting.queue and self._belongs_on_other_lane(waiting.queue[0], now):

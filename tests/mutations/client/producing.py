@@ -356,4 +356,15 @@ MUTATIONS = (
         "        if True:\n            self.used -= nbytes\n",
         (f"{TEST_BUDGET}::test_an_outcome_after_the_end_frees_nothing_twice",),
     ),
+    Mutation(
+        "hold_back_until_the_outcome",
+        "A segment may send as soon as nothing of those before it is in flight.",
+        "core/smq_core/producing/producer_machine.py",
+        "        if self._held_back and sender.send_queue.idle:\n",
+        "        if False:\n",
+        (
+            "tests/unit/core/producing/test_producer_machine.py"
+            "::test_a_segment_of_two_predecessors_may_send_when_nothing_is_left_of_the_second",
+        ),
+    ),
 )

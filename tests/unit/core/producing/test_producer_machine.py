@@ -367,6 +367,25 @@ def test_a_queue_stays_while_its_session_works_although_the_layout_has_moved_on(
     assert only(RecordMove, moved) == [RecordMove(FIRST, (LOW, HIGH), 0)], "no outcome is needed"
 
 
+@pytest.mark.parametrize(
+    "last", [Acked(2, 0, [0]), Rejected(2, 0, ReferenceRejected("no", upload="u"))], ids=["acked", "rejected"]
+)
+def test_a_segment_of_two_predecessors_may_send_when_nothing_is_left_of_the_second(last: Event) -> None:
+    """Its outcome may be long in coming: the primary of that one may just have failed."""
+    low, high = segment(1, 0, 4), segment(2, 4, 8)
+    merged = segment(3, 0, 8, low.name, high.name)
+    producer = Producer(low, high)
+    for session, partition in ((1, 0), (2, 5)):
+        producer.submit(rows(partition))
+        producer.open(session)
+        assert producer.next(session) == (0, rows(partition))
+    producer.handle(Sealed(1, SealOutcome(segment=low.name, end=9, producers={}), (merged,)))
+    producer.open(3)
+    assert producer.next(3) is NoBatch.WAIT, "what is in flight to the other predecessor comes first"
+    assert NotifySession(3) in producer.handle(last)
+    assert producer.next(3) == (0, rows(0))
+
+
 def test_outcomes_are_fetched_when_the_session_is_unresponsive_or_gone(sending: Producer) -> None:
     replaced = sending.handle(LayoutChanged(layout(2, NEXT)))
     assert only(FetchOutcomes, replaced) == [FetchOutcomes()]

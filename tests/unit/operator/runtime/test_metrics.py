@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from smq_core.model.group_start import GroupStart
 from smq_operator.metrics import Metrics
+from smq_operator.security.audit import DenialReason
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
@@ -30,6 +32,7 @@ def exposed(leader: LeaderInMemory) -> str:
         group_lags=leader.parts.group_lags,
         tasks=leader.tasks,
         clock=leader.parts.clock,
+        denied=Counter({DenialReason.NO_TOKEN: 2}),
     )
     return metrics.exposition()[0].decode()
 
@@ -55,6 +58,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     documented = set(re.findall(r"^\| `(smq_\w+)`", DOCS.read_text().split("## Leader")[1], re.MULTILINE))
     assert served == documented
     assert 'smq_leader_brokers{state="alive"} 2.0' in text
+    assert 'smq_leader_access_denied_total{reason="no_token"} 2.0' in text
     assert 'smq_group_lag_messages{group="g",topic="default/t"} 0.0' in text
     assert 'smq_group_members{group="g",topic="default/t"} 1.0' in text
     assert 'smq_topic_groups{topic="default/t"} 1.0' in text
