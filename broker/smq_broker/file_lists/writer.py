@@ -6,8 +6,6 @@ by the leader from the chunk chain.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from dataclasses import dataclass
 
@@ -22,6 +20,7 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.process.locks import make_rlock
 from smq_storage.tables.file_lists import write_file_list
+from smq_storage.thread_runtime import make_condition, monotonic
 
 WRITE_TIMEOUT_SECONDS = 10.0
 # More file lists do not wait here; the leader builds the others.
@@ -45,7 +44,7 @@ class FileListWriter:
         self._threads = threads
         self._queue: deque[_Waiting] = deque()
         self._writing = False
-        self._changed = threading.Condition(make_rlock())
+        self._changed = make_condition(make_rlock())
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
@@ -82,7 +81,7 @@ class FileListWriter:
 
     def _write(self, topic: Topic, file_list: FileList) -> None:
         about = {"topic": topic.name, "segment": file_list.segment, "files": len(file_list.files)}
-        began = time.monotonic()
+        began = monotonic()
         try:
             write_file_list(self._store, topic.name, topic.uid, file_list, RetryPolicy(WRITE_TIMEOUT_SECONDS))
         except SmqError as error:
@@ -91,4 +90,4 @@ class FileListWriter:
             self._threads.record_failure("file-lists", "file_list.not_written", **about)
         else:
             self._metrics.file_lists.inc()
-            log.info("file_list.written", ms=round(1000 * (time.monotonic() - began)), **about)
+            log.info("file_list.written", ms=round(1000 * (monotonic() - began)), **about)

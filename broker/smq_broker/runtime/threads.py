@@ -9,7 +9,6 @@ why.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ import structlog
 
 from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_core.errors import Unavailable
+from smq_storage.thread_runtime import make_event, monotonic
 
 # Starts a thread that runs the function, under a name. Raises if the system starts no more threads.
 Spawn = Callable[[Callable[[], None], str], threading.Thread]
@@ -62,13 +62,13 @@ class ThreadSupervisor:
         *,
         spawn: Spawn | None = None,
         restart_policy: RestartPolicy | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._metrics = broker_metrics
         self._spawn = spawn or spawn_daemon
         self._policy = restart_policy or RestartPolicy()
         self._clock = clock
-        self._process_failed = threading.Event()
+        self._process_failed = make_event()
         self.process_failure: str | None = None
 
     def start(self, task: Task) -> threading.Thread:
@@ -155,7 +155,7 @@ class _Gate:
     """Keeps threads waiting until all of them exist."""
 
     def __init__(self) -> None:
-        self._decided = threading.Event()
+        self._decided = make_event()
         self._opened = False
 
     def open(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+
+from smq_storage.thread_runtime import monotonic
 
 # A filer that hangs answers nothing until the request's timeout, which is much longer. Slow writes take less.
 UNANSWERED_SECONDS = 5.0
@@ -22,10 +23,10 @@ class FilerFailure:
 
     def began(self) -> None:
         """A write begins; ``failed`` or ``answered`` follows."""
-        self.write_began = time.monotonic()
+        self.write_began = monotonic()
 
     def failed(self, message: str) -> None:
-        since = self.failure[0] if self.failure is not None else self.write_began or time.monotonic()
+        since = self.failure[0] if self.failure is not None else self.write_began or monotonic()
         self.failure, self.write_began = (since, message), None
 
     def answered(self) -> None:

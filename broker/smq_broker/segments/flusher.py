@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-import time
 import uuid
 from collections.abc import Callable, Iterable
+from queue import SimpleQueue
 
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.budgets import tails_to_flush
@@ -21,6 +20,7 @@ from smq_core.replica.log_entries import ChunkWrite
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import StoredChunk
 from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
+from smq_storage.thread_runtime import make_queue, monotonic, sleep
 
 WORKERS = 4
 POLL_SECONDS = 0.1
@@ -55,7 +55,7 @@ class Flusher:
         self._threads = threads
         self._on_chunk_taken = on_chunk_taken
         self._cpu_pressure = CpuPressure()
-        self._queue: queue.SimpleQueue[HostedSegment] = queue.SimpleQueue()
+        self._queue: SimpleQueue[HostedSegment] = make_queue()
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
@@ -67,7 +67,7 @@ class Flusher:
 
     def _poll_loop(self) -> None:
         while True:
-            time.sleep(POLL_SECONDS)
+            sleep(POLL_SECONDS)
             self.poll()
 
     def poll(self) -> None:
@@ -76,7 +76,7 @@ class Flusher:
         if not primaries:
             return  # a broker at rest should cost next to nothing
         flush_early: set[str] = set()
-        now_seconds = time.monotonic()
+        now_seconds = monotonic()
         may_defer = self._cpu_pressure.poll(now_seconds) and not self._memory.under_pressure
         if self._memory.under_pressure:
             used, limit = self._memory.primary_usage()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator
 from typing import ParamSpec, Protocol
 
@@ -30,6 +29,7 @@ from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing.chain_sealer import StoreReply, StoreRequest, UnsealedTail, seal
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.process.locks import make_lock, requires_lock
+from smq_storage.thread_runtime import make_condition, make_event
 
 P = ParamSpec("P")
 
@@ -134,10 +134,10 @@ class HostedSegment:
         self.is_primary = self.machine.config.is_primary
         self.stored = segment.durability is Durability.STORED
         self.lock = make_lock(BrokerLock.SEGMENT)
-        self.changed = threading.Condition(self.lock)
-        self.capacity_freed = threading.Condition(self.lock)
-        self.fenced = threading.Event()
-        self.recheck_predecessors = threading.Event()
+        self.changed = make_condition(self.lock)
+        self.capacity_freed = make_condition(self.lock)
+        self.fenced = make_event()
+        self.recheck_predecessors = make_event()
         """Set to check at once whether the predecessors are sealed, because a producer acts as if they were."""
         self.streams: set[AckSink] = set()
         self.links: list[ReplicationLink] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
+from smq_storage.thread_runtime import monotonic
 
 INITIAL_POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 0.5
@@ -67,10 +67,10 @@ def wait_for_predecessors(hosted: HostedSegment, outcomes: PredecessorOutcomes, 
     seal. A predecessor may be one that expired long ago, if the segments since then ended empty. So the index is read,
     too, every few seconds. Blocks; run it in a thread.
     """
-    began = index_read_at = time.monotonic()
+    began = index_read_at = monotonic()
     pause = INITIAL_POLL_SECONDS
     while hosted.machine.state is ReplicaState.WAITING:
-        now = time.monotonic()
+        now = monotonic()
         reads_index = now - index_read_at > INDEX_INTERVAL_SECONDS
         if reads_index:
             index_read_at = now

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ from smq_broker.segments.hosted_segment import HostedSegment, segment_key
 from smq_core.errors import InvalidRequest, NotHosted, Unavailable, WrongIncarnation
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.process.locks import make_lock
+from smq_storage.thread_runtime import make_condition, monotonic
 
 OUTCOME_RETENTION_SECONDS = 600.0
 # How long ``find`` waits for a segment to be opened: a stream may arrive before the leader's request to open.
@@ -47,7 +46,7 @@ class SegmentRegistry:
         self.released_totals = {role: ReleasedTotals() for role in ("primary", "follower")}
         self._on_drain = on_drain
         self._lock = make_lock(BrokerLock.REGISTRY)
-        self._registered = threading.Condition(self._lock)
+        self._registered = make_condition(self._lock)
         self._hosted: dict[str, HostedSegment] = {}
         self._used_keys: set[str] = set()
         self._sealed_at: dict[str, float] = {}
@@ -164,7 +163,7 @@ class SegmentRegistry:
         A segment that was sealed below this replica's watermark stays in the reports while this process runs, because
         the leader learns of the loss from nobody else, and may be away for longer.
         """
-        now = time.monotonic()
+        now = monotonic()
         for hosted in self.all():
             if hosted.machine.state is not ReplicaState.SEALED or hosted.acked_beyond_end:
                 continue

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
@@ -14,6 +13,7 @@ from smq_core.errors import SmqError
 from smq_core.model.chunk_info import ChunkInfo
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import ChunkChain
+from smq_storage.thread_runtime import make_queue, monotonic, sleep
 
 MAX_SUSPENDED_POLL_SECONDS = 0.5
 CHECK_SECONDS = 0.1
@@ -61,7 +61,7 @@ class SealWatcher:
         self._pauses = pauses
         self._on_seal_found = on_seal_found
         self._threads = threads
-        self._queue: queue.SimpleQueue[HostedSegment] = queue.SimpleQueue()
+        self._queue: SimpleQueue[HostedSegment] = make_queue()
         self._unassigned: frozenset[str] = frozenset()
         self._checks: dict[str, _CheckSchedule] = {}
 
@@ -83,8 +83,8 @@ class SealWatcher:
 
     def _run(self) -> None:
         while True:
-            time.sleep(CHECK_SECONDS)
-            self.poll(time.monotonic())
+            sleep(CHECK_SECONDS)
+            self.poll(monotonic())
 
     def poll(self, now: float) -> None:
         """Queues the suspects whose check is due at ``now``, in seconds of a monotonic clock."""

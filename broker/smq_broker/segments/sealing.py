@@ -7,7 +7,6 @@ request was cancelled. The segment's file list is written after that, and nobody
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Generator, Sequence
@@ -33,6 +32,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
 from smq_storage.object_store.store import Store
 from smq_storage.process.locks import make_lock
+from smq_storage.thread_runtime import make_event, monotonic, sleep
 
 INITIAL_BACKOFF_SECONDS = 0.05
 # Well below the leader's timeout for a seal request.
@@ -48,7 +48,7 @@ REMOVAL_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _SealRun:
-    done: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=make_event)
     error: SmqError | None = None
 
 
@@ -115,12 +115,12 @@ class SegmentSealer:
         if hosted.machine.tail_bytes > FLUSH_AHEAD_MIN_BYTES:
             self.flush_ahead(hosted)
         run = self.start(hosted, successors, reason)
-        deadline = time.monotonic() + SEAL_TIMEOUT_SECONDS
+        deadline = monotonic() + SEAL_TIMEOUT_SECONDS
         while not run.done.wait(0.25):
             if hosted.machine.outcome is not None:
                 run.done.wait(REMOVAL_SECONDS)
                 break
-            if is_cancelled() or time.monotonic() > deadline:
+            if is_cancelled() or monotonic() > deadline:
                 raise StoreStateUnknown(
                     f"{hosted.name} is fenced, but the filer did not accept its seal chunk in time: try again"
                 )
@@ -135,7 +135,7 @@ class SegmentSealer:
 
         Returns without an error if this takes long or the filer does not answer.
         """
-        deadline = time.monotonic() + FLUSH_AHEAD_TIMEOUT_SECONDS
+        deadline = monotonic() + FLUSH_AHEAD_TIMEOUT_SECONDS
         with hosted as machine:
             if not hosted.is_primary or machine.state is not ReplicaState.OPEN:
                 return
@@ -148,7 +148,7 @@ class SegmentSealer:
                 and machine.state is ReplicaState.OPEN
                 and hosted.flush_schedule.unconfirmed_chunk is None
             ):
-                left = deadline - time.monotonic()
+                left = deadline - monotonic()
                 if left <= 0:
                     return
                 hosted.capacity_freed.wait(min(left, 0.05))
@@ -268,7 +268,7 @@ class SegmentSealer:
             except StoreUnavailable as error:
                 self._metrics.store_errors.inc()
                 hosted.log.warning("seal.store_unavailable", error=error.message)
-            time.sleep(pause)
+            sleep(pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_storage.process.locks import requires_lock
+from smq_storage.thread_runtime import monotonic
 
 # A producer that waits for memory tries again much sooner.
 PRODUCER_RETRIES_WITHIN_SECONDS = 2.0
@@ -67,7 +67,7 @@ class SegmentMemory:
 
     @requires_lock("lock")
     def _refused(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         if self.refused_since is None or now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:
             self.refused_since = now
         self._refused_last = now
@@ -75,7 +75,7 @@ class SegmentMemory:
     @requires_lock("lock")
     def waiting_seconds(self) -> float:
         """For how long producers wait. One that waits tries again and again; one that gave up waits no more."""
-        now = time.monotonic()
+        now = monotonic()
         if self.refused_since is None or now - self._refused_last >= PRODUCER_RETRIES_WITHIN_SECONDS:
             return 0.0
         return now - self.refused_since

@@ -19,13 +19,13 @@ in both cases.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from smq_core.errors import StoreDenied, StoreStateUnknown, StoreUnavailable
 from smq_storage.object_store.store import EtagMismatch, ObjectExists, ObjectMissing, Store
+from smq_storage.thread_runtime import monotonic, sleep
 
 if TYPE_CHECKING:
     from smq_storage.object_store.store import Data
@@ -44,8 +44,8 @@ class RetryPolicy:
     """
 
     timeout_seconds: float = 30.0
-    wait: Callable[[float], object] = time.sleep
-    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[float], object] = sleep
+    clock: Callable[[], float] = monotonic
 
 
 class ReadBackResult(NamedTuple, Generic[T]):

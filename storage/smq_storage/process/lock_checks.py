@@ -18,31 +18,28 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from smq_storage.process.locks import CHECKS_VARIABLE
+from smq_storage.thread_runtime import RUNTIME
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 STACK_FRAMES = 12
 
 
-class _LocksOfThread(threading.local):
+def _taken() -> list[CheckedLock]:
     """The locks that this thread holds, in the order in which it took them; a lock that it took twice is there once."""
-
-    def __init__(self) -> None:
-        self.locks: list[CheckedLock] = []
-
-
-_taken = _LocksOfThread()
+    return RUNTIME.get().held_locks()
 
 
 class CheckedLock:
     """A lock with a holder. It has what ``threading.Condition`` needs of a lock."""
 
     def __init__(self, place: IntEnum | None, made_at: str, *, reentrant: bool) -> None:
-        self._lock: Any = threading.Lock()
+        self._lock: Any = RUNTIME.get().make_lock()
         self._place = place
         self._name = f"{type(place).__name__}.{place.name}" if place is not None else f"the leaf lock of {made_at}"
         self._reentrant = reentrant
-        self._holder: int | None = None
+        self._holder: list[CheckedLock] | None = None
+        """The locks of the thread that holds this one."""
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -58,8 +55,8 @@ class CheckedLock:
             self._check_order()
         if not self._lock.acquire(blocking, timeout):
             return False
-        self._holder, self._count = threading.get_ident(), 1
-        _taken.locks.append(self)
+        self._holder, self._count = _taken(), 1
+        self._holder.append(self)
         return True
 
     def release(self) -> None:
@@ -75,7 +72,7 @@ class CheckedLock:
     @property
     def is_held(self) -> bool:
         """Whether this thread holds the lock."""
-        return self._holder == threading.get_ident()
+        return self._holder is not None and self._holder is _taken()
 
     __enter__ = acquire
 
@@ -84,24 +81,24 @@ class CheckedLock:
 
     def _leave(self) -> None:
         self._holder = None
-        _taken.locks.remove(self)
+        _taken().remove(self)
         self._lock.release()
 
     def _check_order(self) -> None:
-        for other in _taken.locks:
+        for other in _taken():
             if other._place is None or (type(other._place) is type(self._place) and other._place >= self._place):
                 _report(f"{self._name} is taken after {other._name}")
 
     def _at_fork_reinit(self) -> None:
         self._lock._at_fork_reinit()
         self._holder, self._count = None, 0
-        if self in _taken.locks:
-            _taken.locks.remove(self)
+        if self in _taken():
+            _taken().remove(self)
 
     # ---- for conditions
 
     def _release_save(self) -> int:
-        others = [lock._name for lock in _taken.locks if lock is not self]
+        others = [lock._name for lock in _taken() if lock is not self]
         if others:
             _report(f"a thread waits with {self._name} while it holds {', '.join(others)}")
         count = self._count
@@ -154,8 +151,8 @@ def no_lock_check(function: F) -> F:
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        if _taken.locks:
-            _report(f"{function.__qualname__} is called with {', '.join(lock._name for lock in _taken.locks)}")
+        if _taken():
+            _report(f"{function.__qualname__} is called with {', '.join(lock._name for lock in _taken())}")
         return function(*args, **kwargs)
 
     return cast(F, checked)

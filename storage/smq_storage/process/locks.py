@@ -12,6 +12,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from smq_storage.thread_runtime import RUNTIME
+
 # Names the file to which processes report broken rules; empty where nothing is checked. It has no prefix ``SMQ_``,
 # because it is no setting, and processes that take over no settings take it over.
 CHECKS_VARIABLE = "SEAWEEDMQ_LOCK_CHECKS"
@@ -24,12 +26,12 @@ if _checks:
 
 
 def make_lock(place: IntEnum | None = None) -> threading.Lock:
-    return lock_checks.checked_lock(place) if _checks else threading.Lock()
+    return lock_checks.checked_lock(place) if _checks else RUNTIME.get().make_lock()
 
 
 def make_rlock(place: IntEnum | None = None) -> threading.RLock:
     """A lock that its holder may take again."""
-    return lock_checks.checked_rlock(place) if _checks else threading.RLock()
+    return lock_checks.checked_rlock(place) if _checks else RUNTIME.get().make_rlock()
 
 
 def requires_lock(name: str) -> Callable[[F], F]:

@@ -17,7 +17,11 @@ from tools.site_links import DOCS, ROOT
 PAGE = (DOCS / "threads.md").read_text()
 PACKAGES = ("core", "storage", "proto", "client", "broker", "operator", "spark")
 # The functions that make locks, and what they check when tests run.
-FACTORIES = {"storage/smq_storage/process/locks.py", "storage/smq_storage/process/lock_checks.py"}
+FACTORIES = {
+    "storage/smq_storage/process/locks.py",
+    "storage/smq_storage/process/lock_checks.py",
+    "storage/smq_storage/thread_runtime.py",
+}
 # A signal, and one lock in a package below that of the checks.
 UNCHECKED = {"Timers._wake", "_memory_stores_lock"}
 MAKES = re.compile(r"(Lock|lock|Condition|Thread|ThreadPoolExecutor|Task)\(")
