@@ -15,7 +15,8 @@ import pytest
 from smq_core.model.entities import Topic
 from smq_operator.api.admin import AdminService
 from smq_operator.brokers.registry import BrokerRegistry
-from support.sim.engine.virtual_asyncio import BlockingCall, VirtualLoop
+from support.sim.engine.virtual_asyncio import VirtualLoop
+from support.sim.engine.virtual_threads import VirtualThread
 from support.sim.engine.world import SECOND, Future, Process, World
 from support.sim.histories import leader_process
 from support.sim.histories.elastic import shortened_waits
@@ -117,11 +118,11 @@ def test_blocking_calls_take_turns_with_coroutines() -> None:
 
     def block(name: str, microseconds: int) -> str:
         order.append(f"{name} begins")
-        BlockingCall.current().wait(microseconds)
+        VirtualThread.current().wait(microseconds)
         answer = Future()
         answer.set(name)
         order.append(f"{name} ends")
-        return str(BlockingCall.current().wait(answer))
+        return str(VirtualThread.current().wait(answer))
 
     async def work() -> list[str]:
         loop = asyncio.get_running_loop()
@@ -142,7 +143,7 @@ def test_a_process_that_is_killed_leaves_no_thread_behind() -> None:
 
     def block() -> None:
         try:
-            BlockingCall.current().wait(SECOND)
+            VirtualThread.current().wait(SECOND)
         finally:
             ended.append(True)
 

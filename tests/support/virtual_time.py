@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from smq_operator.runtime import clock
-from support.sim.engine.virtual_asyncio import BlockingCall, VirtualLoop
-from support.sim.engine.world import SECOND, Future, Process, World
+from support.sim.engine.virtual_asyncio import VirtualLoop
+from support.sim.engine.world import SECOND, Process, World
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,21 +63,3 @@ async def pause_process(seconds: float) -> None:
     process.pause()
     process.world.after(int(seconds * SECOND), process.resume)
     await asyncio.sleep(0.001)
-
-
-class VirtualEvent:
-    """What ``threading.Event`` is to threads, for calls that a loop in virtual time runs in its executor."""
-
-    def __init__(self) -> None:
-        self._set = Future()
-
-    def is_set(self) -> bool:
-        return self._set.done
-
-    def set(self) -> None:
-        self._set.set()
-
-    def wait(self) -> None:
-        """Called where a blocking call may wait: in the executor."""
-        if not self._set.done:
-            BlockingCall.current().wait(self._set)

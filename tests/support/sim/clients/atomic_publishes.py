@@ -20,7 +20,8 @@ from smq_core.model.atomic_publish import AtomicFile
 from smq_core.model.keyspace import partition_of
 from support.sim.clients import uploads
 from support.sim.clients.uploads import FOLDER, UploadedFile
-from support.sim.engine.virtual_asyncio import BlockingCall, VirtualLoop
+from support.sim.engine.virtual_asyncio import VirtualLoop
+from support.sim.engine.virtual_threads import VirtualThread
 from support.sim.engine.world import MS, SECOND, Future, Process, Steps
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class _LeaderCalls:
         return self._call("publish_atomically", request, timeout)
 
     def _call(self, method: str, request: Any, timeout: float) -> Any:
-        here, world = BlockingCall.current(), self._history.world
+        here, world = VirtualThread.current(), self._history.world
         until = world.now + min(round(timeout * SECOND), self._dice.choice([1, 5, 10]) * SECOND)
         while True:
             address = self._dice.choice(list(self._history.completers))

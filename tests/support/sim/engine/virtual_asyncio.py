@@ -1,100 +1,22 @@
 """An asyncio event loop in virtual time. Coroutines run as a simulated process, and pause or end with it.
 
-A blocking call (``run_in_executor``) runs in its own thread. Threads run one at a time, in an order that the seed
-determines: ``BlockingCall.wait`` suspends the thread until there is a simulated answer.
+A blocking call (``run_in_executor``) runs in a virtual thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 from smq_core.errors import SmqError
+from support.sim.engine.virtual_threads import VirtualThread
 from support.sim.engine.world import SECOND, Future, Process
-
-
-class HistoryEnded(BaseException):
-    """The history is over: ends this thread."""
-
-
-class BlockingCall:
-    """One blocking call. ``current()`` is the call of the current thread."""
-
-    _here = threading.local()
-
-    def __init__(self, loop: VirtualLoop, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.done: asyncio.Future[Any] = loop.create_future()
-        self._loop = loop
-        self._call, self._args = call, args
-        self._resumed, self._paused = threading.Semaphore(0), threading.Semaphore(0)
-        self._awaited: Future | int | None = None
-        self._result: tuple[Any, BaseException | None] | None = None
-        self.abandoned = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    @classmethod
-    def current(cls) -> BlockingCall:
-        job: BlockingCall = cls._here.job
-        return job
-
-    def wait(self, awaited: Future | int) -> Any:
-        """Called in the call's thread, with microseconds to sleep or an answer to wait for. Raises its error."""
-        if self.abandoned:  # a call of a block that ends
-            raise HistoryEnded
-        self._awaited = awaited
-        self._paused.release()
-        self._resumed.acquire()
-        if self.abandoned:
-            raise HistoryEnded
-        if isinstance(awaited, Future):
-            if awaited.error is not None:
-                raise awaited.error
-            return awaited.value
-        return None
-
-    def step(self) -> None:
-        """Runs the thread until it waits again or ends."""
-        if not self._thread.is_alive() and self._result is None:
-            self._thread.start()
-        else:
-            self._resumed.release()
-        self._paused.acquire()
-        process, awaited = self._loop.process, self._awaited
-        if self._result is not None:
-            self._loop.jobs.discard(self)
-            value, error = self._result
-            if self.done.cancelled():
-                return
-            if error is None:
-                self.done.set_result(value)
-            else:
-                self.done.set_exception(error)
-        elif isinstance(awaited, Future):
-            awaited.then(lambda _: process.after(0, self.step))
-        elif awaited is not None:
-            process.after(awaited, self.step)
-
-    def abandon(self) -> None:
-        if self._thread.is_alive():
-            self.abandoned = True
-            self._resumed.release()
-            self._thread.join()
-
-    def _run(self) -> None:
-        BlockingCall._here.job = self
-        try:
-            self._result = self._call(*self._args), None
-        except HistoryEnded:
-            return
-        except Exception as error:
-            self._result = None, error
-        self._paused.release()
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -102,7 +24,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.jobs: set[BlockingCall] = set()
         self.failures: list[BaseException | str] = []
         self._ready: deque[asyncio.Handle] = deque()
         self._planned = False
@@ -156,10 +77,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        job = BlockingCall(self, func, args)
-        self.jobs.add(job)
-        self.process.after(0, job.step)
-        return job.done
+        done = self.create_future()
+
+        def ended(result: Any, error: Exception | None) -> None:
+            if done.cancelled():
+                return
+            if error is None:
+                done.set_result(result)
+            else:
+                done.set_exception(error)
+
+        VirtualThread(self.process, partial(func, *args), "executor", ended)
+        return done
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.failures.append(context.get("exception") or str(context.get("message")))
@@ -197,9 +126,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return found
 
     def abandon(self) -> None:
-        """Ends waiting threads, and drops calls that have not begun."""
-        for job in list(self.jobs):
-            job.abandon()
+        """Ends the world's threads, and drops coroutines that have not begun."""
+        self.process.world.close()
         for coro in list(self._coroutines):
             if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
                 coro.close()

@@ -1,8 +1,8 @@
 """Virtual time: a heap of events, processes that die and pause, tasks that are generators.
 
 A task yields microseconds to sleep or a Future to wait for, and receives the future's value or error. It belongs to a
-process: it ends with the process, without cleanup, and pauses with it. There is no other concurrency, and the seed
-determines everything.
+process: it ends with the process, without cleanup, and pauses with it. Virtual threads, which run blocking code, do the
+same. There is no other concurrency, and the seed determines everything.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any
 
 from smq_core.errors import SmqError
+from smq_storage.thread_runtime import RUNTIME
 from support.sim.engine.story import Story
+from support.sim.engine.virtual_threads import VirtualRuntime, VirtualThread
 
 MS = 1_000
 SECOND = 1_000_000
@@ -84,6 +88,16 @@ class Process:
         self.after(0, lambda: self._step(steps, done, None, None))
         return done
 
+    def call(self, function: Callable[[], Any], name: str = "") -> Future:
+        """Runs blocking code in a virtual thread. Returns the future of its result or error."""
+        done = Future()
+
+        def ended(result: Any, error: Any) -> None:
+            done.set(result) if error is None else done.fail(error)
+
+        VirtualThread(self, function, name, ended)
+        return done
+
     def kill(self) -> None:
         self.alive = False
         self._backlog.clear()
@@ -122,6 +136,31 @@ class World:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._counter = 0
         self._unique = 0
+        self._failure: BaseException | None = None
+        self.runtime = VirtualRuntime(self)
+        self.threads: dict[VirtualThread, None] = {}
+        """The virtual threads that have not ended, also those of dead processes."""
+        with self.entered():
+            self.thread_context = copy_context()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """What is made here, such as locks, is of the virtual runtime."""
+        token = RUNTIME.set(self.runtime)
+        try:
+            yield
+        finally:
+            RUNTIME.reset(token)
+
+    def fail(self, error: BaseException) -> None:
+        """The history fails, although code that is under test may handle this error."""
+        self._failure = self._failure or error
+
+    def close(self) -> None:
+        """The history is over: ends the threads."""
+        with self.entered():
+            while self.threads:
+                self.threads.popitem()[0].end()
 
     def unique(self, what: str) -> str:
         self._unique += 1
@@ -133,10 +172,13 @@ class World:
 
     def run_until(self, time: int) -> None:
         heap = self._heap
-        while heap and heap[0][0] <= time:
-            self.now, _, action = heapq.heappop(heap)
-            self.events += 1
-            action()
+        with self.entered():
+            while heap and heap[0][0] <= time:
+                self.now, _, action = heapq.heappop(heap)
+                self.events += 1
+                action()
+                if self._failure is not None:
+                    raise self._failure
         self.now = time
 
     def chance(self, probability: float) -> bool:

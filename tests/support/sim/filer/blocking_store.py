@@ -29,12 +29,12 @@ from smq_storage.object_store.results import (
     StoredObject,
 )
 from support.sim.clients import uploads
-from support.sim.engine.virtual_asyncio import BlockingCall
+from support.sim.engine.virtual_threads import VirtualThread
 from support.sim.engine.world import Process
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, PUBLISHES, TOPIC, UID, VALUES, StoredChunk, folder, path
 from support.sim.filer.file_lists import StoredFile
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
-from support.sim.filer.virtual_times import object_time, virtual_retry_policy
+from support.sim.filer.virtual_times import object_time
 from support.sim.leaders import group_host
 
 _ROOT = paths.topic_folder(TOPIC, UID)
@@ -60,7 +60,7 @@ class BlockingStore:
 
     def get(self, path: str) -> StoredObject:
         kind = _kind(path)
-        found = BlockingCall.current().wait(self.store.get(self.process, kind.name))
+        found = VirtualThread.current().wait(self.store.get(self.process, kind.name))
         if found is None:
             raise ObjectMissing(path)
         return StoredObject(kind.shown(found[0]), found[1])  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ class BlockingStore:
     def get_tail(self, path: str, nbytes: int) -> ObjectTail:
         """The whole document, with etag and time of the version that answers."""
         kind = _kind(path)
-        found = BlockingCall.current().wait(self.store.get(self.process, kind.name))
+        found = VirtualThread.current().wait(self.store.get(self.process, kind.name))
         if found is None:
             raise ObjectMissing(path)
         written = next(at for at, _, etag in self.store.things[kind.name].versions if etag == found[1])
@@ -90,7 +90,7 @@ class BlockingStore:
     def put(self, path: str, data: Any) -> str:
         """Replaces the object unconditionally, by repeated compare-and-swap."""
         while True:
-            found = BlockingCall.current().wait(self.store.get(self.process, _kind(path).name))
+            found = VirtualThread.current().wait(self.store.get(self.process, _kind(path).name))
             try:
                 return self._put(path, data, found[1] if found is not None else None)
             except ConditionFailed:
@@ -98,12 +98,12 @@ class BlockingStore:
 
     def _put(self, path: str, data: Any, etag: str | None) -> str:
         kind = _kind(path)
-        new: str = BlockingCall.current().wait(self.store.put(self.process, kind.name, kind.kept(data), etag))
+        new: str = VirtualThread.current().wait(self.store.put(self.process, kind.name, kind.kept(data), etag))
         return new
 
     def delete(self, path: str) -> None:
         try:
-            BlockingCall.current().wait(self.store.delete(self.process, _kind(path).name))
+            VirtualThread.current().wait(self.store.delete(self.process, _kind(path).name))
         except ConditionFailed as error:
             raise StoreStateUnknown(error.message) from None
 
@@ -123,7 +123,7 @@ class BlockingStore:
     def head(self, path: str) -> ObjectInfo:
         """The object's metadata. Raises ObjectMissing."""
         name = _kind(path).name
-        if BlockingCall.current().wait(self.store.get(self.process, name)) is None:
+        if VirtualThread.current().wait(self.store.get(self.process, name)) is None:
             raise ObjectMissing(path)
         return ObjectInfo(path, 0, self._modified(name))
 
@@ -134,11 +134,7 @@ class BlockingStore:
 
     def _names(self, prefix: str) -> list[str]:
         folders = ("seg/", LAYOUT, INDEX, "group/", f"doc/{_ROOT}/") if prefix == _ROOT else (_folder(prefix),)
-        return [name for each in folders for name in BlockingCall.current().wait(self.store.list(self.process, each))]
-
-    def retry_policy(self, seconds: float) -> RetryPolicy:
-        """Sleeps in virtual time."""
-        return virtual_retry_policy(self.process, seconds)
+        return [name for each in folders for name in VirtualThread.current().wait(self.store.list(self.process, each))]
 
 
 class BlockingChain:
@@ -168,7 +164,7 @@ class BlockingChain:
         return max((info.end for info in self.walk()), default=0)
 
     def info(self, first: int) -> ChunkInfo | None:
-        found = BlockingCall.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
+        found = VirtualThread.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
         return found[0].info if found is not None else None
 
     def stored(self, first: int) -> StoredFile | None:

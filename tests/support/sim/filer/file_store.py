@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from smq_core.errors import StoreStateUnknown
-from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.results import (
     EtagMismatch,
     ObjectExists,
@@ -20,10 +19,10 @@ from smq_storage.object_store.results import (
     ObjectTail,
     StoredObject,
 )
-from support.sim.engine.virtual_asyncio import BlockingCall
+from support.sim.engine.virtual_threads import VirtualThread
 from support.sim.engine.world import Process
 from support.sim.filer.object_store import ANY_VERSION, ConditionFailed, SimulatedStore
-from support.sim.filer.virtual_times import object_time, virtual_retry_policy
+from support.sim.filer.virtual_times import object_time
 
 
 class TrueFiles:
@@ -128,20 +127,16 @@ class FileStore(TrueFiles):
         self.process = process
         self._sees_new_files = sees_new_files
 
-    def retry_policy(self, seconds: float) -> RetryPolicy:
-        """Sleeps in virtual time."""
-        return virtual_retry_policy(self.process, seconds)
-
     def _read(self, path: str) -> tuple[bytes, str]:
-        while (found := BlockingCall.current().wait(self.store.get(self.process, path))) is None:
+        while (found := VirtualThread.current().wait(self.store.get(self.process, path))) is None:
             if not self._sees_new_files or self.find(path) is None:
                 raise ObjectMissing(path)
         return found  # type: ignore[no-any-return]
 
     def _write(self, path: str, data: bytes | None, etag: str | None) -> str:
-        new: str = BlockingCall.current().wait(self.store.put(self.process, path, data, etag))
+        new: str = VirtualThread.current().wait(self.store.put(self.process, path, data, etag))
         return new
 
     def _names(self, prefix: str) -> list[str]:
-        found: list[str] = BlockingCall.current().wait(self.store.list(self.process, prefix))
+        found: list[str] = VirtualThread.current().wait(self.store.list(self.process, prefix))
         return found

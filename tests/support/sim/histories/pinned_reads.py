@@ -29,6 +29,7 @@ from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.sealed_index import IndexPage
 from smq_storage.catalog.topics import CurrentTopic
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import to_json
 from smq_storage.tables.pinned_reads import PinnedReads
 from support.sim.checks.pin_checker import PinChecker
@@ -36,7 +37,8 @@ from support.sim.checks.protocol_checker import InvariantViolated
 from support.sim.clients.uploads import FOLDER
 from support.sim.engine.log_capture import logs_to
 from support.sim.engine.network import SimulatedNetwork
-from support.sim.engine.virtual_asyncio import BlockingCall, VirtualLoop
+from support.sim.engine.virtual_asyncio import VirtualLoop
+from support.sim.engine.virtual_threads import VirtualThread
 from support.sim.engine.world import MS, SECOND, Process, Steps, World
 from support.sim.filer.blocking_store import TOPIC, UID, BlockingChain, BlockingStore
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, StoredChunk, path
@@ -225,7 +227,7 @@ class PinHistory:
 
     def _lead(self, process: Process, loop: VirtualLoop, skew: int) -> Steps:
         store: Any = BlockingStore(self.store, process)
-        policy = store.retry_policy(3.0)
+        policy = RetryPolicy(3.0)
 
         def collect() -> None:
             clocks = ClockReading(leader=self.world.now + skew, filer=read_filer_time(store))
@@ -269,14 +271,14 @@ class PinHistory:
 
         def read() -> None:
             ids = (f"{process.name}-{n}" for n in range(10**9))
-            reads = PinnedReads(store, lambda: next(ids), lambda: self.world.now, store.retry_policy(3.0))
+            reads = PinnedReads(store, lambda: next(ids), lambda: self.world.now, RetryPolicy(3.0))
             with reads.begin(TOPIC, UID, process.name, LIFETIME) as pinned:
                 entries = pinned.files.index.entries
                 self.checker.planned(pinned.pin_id, {it.name: it.number for it in entries})
                 files = [(it.name, at) for it in entries for at in (*range(0, it.end, ROWS), it.end)]
                 try:
                     for name, first in cycle(files) if dice.random() < ENDLESS else files:
-                        BlockingCall.current().wait(dice.randint(0, slow))
+                        VirtualThread.current().wait(dice.randint(0, slow))
                         pinned.keep()
                         if self._missing(store, path(name, first)):
                             pinned.explain(DataLost("the file is gone", segment=name, start=first, stop=first + 1))
@@ -296,7 +298,7 @@ class PinHistory:
 
     def _missing(self, store: BlockingStore, name: str) -> bool:
         """Whether the file is gone. An answer that is out of date, which lacks a new file, does not count."""
-        found = BlockingCall.current().wait(self.store.get(store.process, name))
+        found = VirtualThread.current().wait(self.store.get(store.process, name))
         return found is None and self.store.truth(name) is None
 
 

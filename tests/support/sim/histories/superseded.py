@@ -42,7 +42,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.compaction import merging
 from smq_storage.compaction.topic_compaction import compact_topic, merge_here
-from smq_storage.object_store.conditional_writes import WriteConflict
+from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
 from smq_storage.object_store.store import Store
 from smq_storage.tables.file_lists import write_file_list
 from smq_storage.tables.pinned_reads import PinnedReads
@@ -55,7 +55,8 @@ from support.sim.checks.protocol_checker import InvariantViolated
 from support.sim.checks.superseded_checker import SupersededChecker
 from support.sim.engine.log_capture import logs_to
 from support.sim.engine.network import SimulatedNetwork
-from support.sim.engine.virtual_asyncio import BlockingCall, VirtualLoop
+from support.sim.engine.virtual_asyncio import VirtualLoop
+from support.sim.engine.virtual_threads import VirtualThread
 from support.sim.engine.world import MS, SECOND, Process, World
 from support.sim.filer.file_store import FileStore, TrueFiles
 from support.sim.filer.object_store import SimulatedStore
@@ -272,11 +273,11 @@ class SupersededHistory:
             try:
                 while True:
                     step = steps.send(reply)
-                    BlockingCall.current().wait(dice.randint(0, 6 * SECOND))
+                    VirtualThread.current().wait(dice.randint(0, 6 * SECOND))
                     if isinstance(step, ReadChunk):
                         reply = chain.info(step.first)
                     elif isinstance(step, WriteSeal):
-                        sealed = chain.put_seal(step.info(process.name, "seal"), store.retry_policy(3.0))
+                        sealed = chain.put_seal(step.info(process.name, "seal"), RetryPolicy(3.0))
                         reply = not isinstance(sealed, WriteConflict)
             except StopIteration as done:
                 self.checker.check_seal(name, done.value.end)
@@ -292,7 +293,7 @@ class SupersededHistory:
 
         def work(store: FileStore, process: Process) -> None:
             files = cast(Store, store)
-            for done in compact_topic(files, NAME, UID, "text", merge_here(files), target, store.retry_policy(3.0)):
+            for done in compact_topic(files, NAME, UID, "text", merge_here(files), target, RetryPolicy(3.0)):
                 self.compacted += done.switched
                 self.world.note(process.name, done.segment, f"merges {done.merged_files} files: {done.switched}")
 
@@ -324,7 +325,7 @@ class SupersededHistory:
 
     async def _lead(self, process: Process, skew: int) -> None:
         store = FileStore(self.store, process)
-        pool = StorePool(cast(Store, store), None, store.retry_policy(3.0))
+        pool = StorePool(cast(Store, store), None, RetryPolicy(3.0))
 
         def now() -> int:
             return self.world.now + skew
@@ -374,7 +375,7 @@ class SupersededHistory:
     def _read_pinned(self, store: FileStore, process: Process) -> None:
         dice = Random(f"{self.world.seed} {process.name}")
         ids = (f"{process.name}-{n}" for n in range(10**9))
-        reads = PinnedReads(cast(Store, store), lambda: next(ids), lambda: self.world.now, store.retry_policy(3.0))
+        reads = PinnedReads(cast(Store, store), lambda: next(ids), lambda: self.world.now, RetryPolicy(3.0))
         with reads.begin(NAME, UID, process.name, LIFETIME) as pinned:
             entries = pinned.files.index.entries
             self.checker.planned(pinned.pin_id, entries)
@@ -384,7 +385,7 @@ class SupersededHistory:
                     for first, table in pinned.read_range(segment, at, entry.end, ["number"]):
                         if first == at:
                             at = self.checker.read(process.name, entry.name, at, table["number"].to_pylist())
-                        BlockingCall.current().wait(dice.randint(0, self.slow))
+                        VirtualThread.current().wait(dice.randint(0, self.slow))
                     if at != entry.end:
                         self.checker.broken(entry.name, f"{process.name} reads up to {at}, not {entry.end}")
             except PinExpired:
@@ -412,7 +413,7 @@ class SupersededHistory:
                 for first, table in read_range(cast(Store, store), segment, at, entry.end, ["number"]):
                     if first == at:
                         at = self.checker.read(process.name, entry.name, at, table["number"].to_pylist())
-                    BlockingCall.current().wait(dice.randint(0, self.slow))
+                    VirtualThread.current().wait(dice.randint(0, self.slow))
             except (DataLost, CorruptChunk):
                 self.planned_again += 1
                 continue

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import SmqError
 from smq_operator.file_lists.topic_file_lists import TopicFileLists
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import MS, SECOND, Steps
 from support.sim.filer.blocking_store import BlockingStore
@@ -27,7 +28,7 @@ class SimulatedFileLists:
         self.leader = leader
         self.loop = VirtualLoop(leader.process)
         self._filer: Any = BlockingStore(leader.store, leader.process)
-        self._retry_policy = self._filer.retry_policy(5.0)
+        self._retry_policy = RetryPolicy(5.0)
         self._file_lists = TopicFileLists(leader.machine.topic, BUILD_AFTER, CHECK_AGAIN_AFTER)
 
     def keep(self) -> Steps:

@@ -22,6 +22,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_proto.v1 import admin_pb2, brokers_pb2, groups_pb2
 from smq_proto.wire import PROTOCOL
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoreSettings
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import Future, Process, Steps
@@ -122,7 +123,7 @@ class ProcessLeader:
         self.parts = build_leader(
             platform,  # type: ignore[arg-type]
             calls,
-            StorePool(store, None, filer.retry_policy(CALL_TIMEOUT)),
+            StorePool(store, None, RetryPolicy(CALL_TIMEOUT)),
             StoreSettings(url=filer.url),
             clock=self.clock,
             readiness=Readiness(),

@@ -31,6 +31,7 @@ from smq_operator.publishing.tried_segments import ReadSegments, last_sequence_b
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import paths
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.results import ObjectMissing
 from support.sim.brokers.hosted_segment import incoming
 from support.sim.clients import uploads
@@ -66,7 +67,7 @@ class SimulatedCompleter:
             readiness=Readiness(),
             topics=_OneTopic(history),  # type: ignore[arg-type]
             completer=_Progress(),  # type: ignore[arg-type]
-            store=StorePool(self._filer, None, self._filer.retry_policy(3.0)),
+            store=StorePool(self._filer, None, RetryPolicy(3.0)),
             clock=lambda: history.world.now,
             max_upload_age=uploads.MAX_AGE,
         )
@@ -127,7 +128,7 @@ class SimulatedCompleter:
         key = app.app, app.epoch
         known = self._sequences.setdefault(key, {})
         read: ReadSegments | None = yield self._call(
-            read_tried_segments, self.history.topic, app, publish, known, self._filer.retry_policy(3.0)
+            read_tried_segments, self.history.topic, app, publish, known, RetryPolicy(3.0)
         )
         if read is None:
             self.history.publishes.taken_over += 1

@@ -18,6 +18,7 @@ from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.sealed_index import IndexPage
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from support.sim.clients.reader import SimulatedReader
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import SECOND, Future, Steps
@@ -87,7 +88,7 @@ class SimulatedRetention:
         self.begun: dict[str, frozenset[str]] = {}
         self.loop = VirtualLoop(leader.process)
         self._filer: Any = BlockingStore(leader.store, leader.process)
-        self._retry_policy = self._filer.retry_policy(5.0)
+        self._retry_policy = RetryPolicy(5.0)
         self._start_with_wrong_clock()
 
     def _start_with_wrong_clock(self) -> None:

@@ -55,7 +55,7 @@ class SealedSegmentRemoval:
         begun = {(it.incarnation, name) for it in self.history.brokers.values() for name in it.begun()}
 
         def remove() -> None:
-            clocks, policy = ClockReading(leader=world.now, filer=world.now), store.retry_policy(3.0)
+            clocks, policy = ClockReading(leader=world.now, filer=world.now), RetryPolicy(3.0)
             filer: Any = store
             known = retention.read_consistent(filer, self._topic)
             plan = retention.remove_expired(filer, self._topic, known, [], begun, clocks, policy, self._is_held)

@@ -34,6 +34,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.topics import CurrentTopic
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import to_json
 from support.sim.clients.messages import rows
 from support.sim.engine.virtual_asyncio import VirtualLoop
@@ -223,7 +224,7 @@ class SimulatedTopicDeletion:
         self._warmup_ends_at = leader.clock() + WARM_UP
         self.loop = VirtualLoop(leader.process)
         self.store: Any = BlockingStore(leader.store, leader.process)
-        self._retry_policy = self.store.retry_policy(5.0)
+        self._retry_policy = RetryPolicy(5.0)
         self._pool = StorePool(self.store, None, self._retry_policy)
         sealing = SealExecutor(
             store=self._pool,

@@ -28,7 +28,8 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
-from support.virtual_time import VirtualEvent, virtual_time
+from support.sim.engine.virtual_threads import VirtualEvent
+from support.virtual_time import virtual_time
 from support.waiting import wait_until
 
 TOPIC = "default/t"

@@ -18,7 +18,8 @@ from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
-from support.virtual_time import VirtualEvent, pause_process, virtual_time
+from support.sim.engine.virtual_threads import VirtualEvent
+from support.virtual_time import pause_process, virtual_time
 from support.waiting import wait_until
 
 TOPIC, GROUP = "default/t", "g"

@@ -22,7 +22,8 @@ from smq_storage.object_store.store import open_store
 from support.data.sealed_topic import END, make_topic, sealed_entry, segment_name
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
-from support.virtual_time import VirtualEvent, now, virtual_time
+from support.sim.engine.virtual_threads import VirtualEvent
+from support.virtual_time import now, virtual_time
 from support.waiting import wait_until
 
 TOPIC = "default/t"
