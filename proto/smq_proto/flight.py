@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from google.protobuf.message import DecodeError, Message
 
+from smq_core.access.certificates import Certificate
+from smq_core.access.peers import broker_server_name
 from smq_core.errors import InvalidRequest, SmqError, Unavailable, Unreachable
 from smq_core.model.names import bounded
 from smq_proto.connection_failures import cause_of
@@ -16,6 +19,26 @@ from smq_proto.error_conversion import error_from_pb, error_to_pb
 from smq_proto.v1 import data_pb2 as pb
 
 M = TypeVar("M", bound=Message)
+
+
+def connect(
+    address: str, incarnation: str, certificate: Certificate | None, options: Sequence[tuple[str, str | int]]
+) -> fl.FlightClient:
+    """A client of the broker with this incarnation at host:port. Nothing is sent before its first call.
+
+    With a ``certificate`` both sides show theirs, and the broker's must name its incarnation. ``options`` are those of
+    the gRPC channel.
+    """
+    if certificate is None:
+        return fl.connect(f"grpc://{address}", generic_options=list(options))
+    return fl.connect(
+        f"grpc+tls://{address}",
+        tls_root_certs=certificate.roots,
+        cert_chain=certificate.chain,
+        private_key=certificate.key,
+        override_hostname=broker_server_name(incarnation),
+        generic_options=list(options),
+    )
 
 
 def to_flight(error: SmqError) -> fl.FlightServerError:

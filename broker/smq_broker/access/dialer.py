@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.flight as fl
 
-from smq_core.access.peers import broker_server_name
+from smq_proto.flight import connect
 
 if TYPE_CHECKING:
     from smq_broker.access.credentials import BrokerCredentials
@@ -21,14 +21,5 @@ class FlightDialer:
 
     def connect(self, address: str, incarnation: str, options: Sequence[tuple[str, Any]]) -> fl.FlightClient:
         """``options`` are those of the gRPC channel. Nothing is sent before the first call."""
-        if self._credentials is None:
-            return fl.connect(f"grpc://{address}", generic_options=list(options))
-        certificate = self._credentials.current.certificate
-        return fl.connect(
-            f"grpc+tls://{address}",
-            tls_root_certs=certificate.roots,
-            cert_chain=certificate.chain,
-            private_key=certificate.key,
-            override_hostname=broker_server_name(incarnation),
-            generic_options=list(options),
-        )
+        certificate = self._credentials.current.certificate if self._credentials is not None else None
+        return connect(address, incarnation, certificate, options)

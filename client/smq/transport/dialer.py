@@ -64,22 +64,12 @@ class Dialer:
 
     def flight(self, replica: Replica, options: ChannelOptions = ()) -> fl.FlightClient:
         """Returns a Flight client of the replica's broker; nothing is sent there yet. Raises as ``prepare``."""
-        import pyarrow.flight as fl
+        from smq_proto.flight import connect
 
-        if self.credentials is None:
-            return fl.connect(f"grpc://{replica.address}", generic_options=self._with_proxy(options))
-        from smq_core.access.peers import broker_server_name
-
-        certificate = self.credentials.certificate()
-        client = fl.connect(
-            f"grpc+tls://{replica.address}",
-            tls_root_certs=certificate.roots,
-            cert_chain=certificate.chain,
-            private_key=certificate.key,
-            override_hostname=broker_server_name(replica.incarnation),
-            generic_options=self._with_proxy(options),
-        )
-        self.credentials.opened(client, replica, certificate)
+        certificate = self.credentials.certificate() if self.credentials is not None else None
+        client = connect(replica.address, replica.incarnation, certificate, self._with_proxy(options))
+        if self.credentials is not None and certificate is not None:
+            self.credentials.opened(client, replica, certificate)
         return client
 
     def leader_channel(self, address: str, options: ChannelOptions = ()) -> grpc.Channel:

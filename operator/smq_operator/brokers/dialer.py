@@ -8,9 +8,9 @@ from typing import Protocol
 import pyarrow.flight as fl
 
 from smq_core.access.certificates import Certificate
-from smq_core.access.peers import broker_server_name
 from smq_core.model.entities import Replica
 from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_proto.flight import connect
 
 ChannelOptions = Sequence[tuple[str, str | int]]
 
@@ -29,7 +29,7 @@ class OpenDialer:
     """Of a release without security."""
 
     def connect(self, replica: Replica, options: ChannelOptions) -> fl.FlightClient:
-        return fl.connect(f"grpc://{replica.address}", generic_options=options)
+        return connect(replica.address, replica.incarnation, None, options)
 
     def certificate(self) -> Certificate | None:
         return None
@@ -42,15 +42,7 @@ class SecureDialer:
         self._own = own
 
     def connect(self, replica: Replica, options: ChannelOptions) -> fl.FlightClient:
-        certificate = self._own.current()
-        return fl.connect(
-            f"grpc+tls://{replica.address}",
-            tls_root_certs=certificate.roots,
-            cert_chain=certificate.chain,
-            private_key=certificate.key,
-            override_hostname=broker_server_name(replica.incarnation),
-            generic_options=options,
-        )
+        return connect(replica.address, replica.incarnation, self._own.current(), options)
 
     def certificate(self) -> Certificate | None:
         return self._own.current()

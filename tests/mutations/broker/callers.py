@@ -59,9 +59,9 @@ MUTATIONS = (
     Mutation(
         "dial_whoever_is_at_the_address",
         "A broker replicates to the incarnation that the layout names, whoever has its address.",
-        "broker/smq_broker/access/dialer.py",
-        "            override_hostname=broker_server_name(incarnation),\n",
-        "            disable_server_verification=True,\n",
+        "proto/smq_proto/flight.py",
+        "        override_hostname=broker_server_name(incarnation),\n",
+        "        disable_server_verification=True,\n",
         (f"{TEST_REQUESTS}::test_a_broker_dials_another_by_its_incarnation",),
     ),
     Mutation(

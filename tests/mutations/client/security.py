@@ -17,8 +17,8 @@ MUTATIONS = (
     Mutation(
         "trust_any_broker_of_the_release",
         "A broker proves that it is the incarnation that the layout names.",
-        "client/smq/transport/dialer.py",
-        "override_hostname=broker_server_name(replica.incarnation),",
+        "proto/smq_proto/flight.py",
+        "override_hostname=broker_server_name(incarnation),",
         'override_hostname=broker_server_name("Incarnation-1"),',
         (f"{TEST_CREDENTIALS}::test_another_process_at_the_address_of_a_broker_is_not_taken_for_it",),
     ),

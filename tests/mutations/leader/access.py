@@ -189,8 +189,8 @@ MUTATIONS = (
     Mutation(
         "take_any_broker_of_the_release_for_the_one_that_is_called",
         "The leader verifies the incarnation that it calls.",
-        "operator/smq_operator/brokers/dialer.py",
-        "override_hostname=broker_server_name(replica.incarnation),",
+        "proto/smq_proto/flight.py",
+        "override_hostname=broker_server_name(incarnation),",
         "override_hostname=broker_server_name('i1'),",
         (f"{TEST_DIALER}::test_a_broker_and_the_leader_know_each_other",),
     ),
