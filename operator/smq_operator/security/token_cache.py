@@ -1,12 +1,11 @@
-"""Keeps for a moment who had a token, so that not every call of a client costs a request to another server."""
+"""Keeps for a moment who had a token, so that not every call of a client has it reviewed."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 
 from smq_operator.security.callers import Caller, TokenVerifier
+from smq_operator.security.expiring_cache import ExpiringCache
 from smq_operator.security.tokens import token_digest
 
 # The token of an account that was deleted counts for that long.
@@ -22,28 +21,13 @@ class TokenCache:
 
     def __init__(self, verifier: TokenVerifier, clock: Callable[[], float]) -> None:
         self._verifier = verifier
-        self._clock = clock
-        self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
-        """By the token's digest: until when the caller counts."""
-        self._lookups: dict[bytes, asyncio.Task[Caller]] = {}
-        """In progress; callers with the same token share one."""
+        # By the token's digest, so that no token stays in memory.
+        self._known: ExpiringCache[bytes, Caller] = ExpiringCache(MAX_KNOWN, clock, _counts_until)
 
     async def verify(self, token: str) -> Caller:
-        digest, now = token_digest(token), self._clock()
-        known = self._known.get(digest)
-        if known is not None and now < known[0]:
-            return known[1]
-        lookup = self._lookups.get(digest)
-        if lookup is None:
-            lookup = self._lookups[digest] = asyncio.ensure_future(self._look_up(token, digest))
-            lookup.add_done_callback(lambda _: self._lookups.pop(digest, None))
-        return await asyncio.shield(lookup)
+        return await self._known.get(token_digest(token), lambda: self._verifier.verify(token))
 
-    async def _look_up(self, token: str, digest: bytes) -> Caller:
-        self._known.pop(digest, None)
-        caller = await self._verifier.verify(token)
-        until = self._clock() + KNOWN_SECONDS
-        self._known[digest] = (min(until, caller.expires_at) if caller.expires_at else until, caller)
-        if len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
-        return caller
+
+def _counts_until(caller: Caller, now: float) -> float:
+    until = now + KNOWN_SECONDS
+    return min(until, caller.expires_at) if caller.expires_at else until

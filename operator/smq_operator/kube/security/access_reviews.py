@@ -5,8 +5,6 @@ Source: authorization.k8s.io/v1, SubjectAccessReview.
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +14,7 @@ from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.errors import KubeError
 from smq_operator.kube.client.kinds import SUBJECT_ACCESS_REVIEWS
 from smq_operator.security.callers import AccessDecision, Caller
+from smq_operator.security.expiring_cache import ExpiringCache
 
 # A right that was taken away counts for that long at the leader. One that was just given should count at once.
 ALLOWED_SECONDS = 30.0
@@ -36,22 +35,12 @@ class AccessReviews:
 
     def __init__(self, api: KubeApi, clock: Callable[[], float]) -> None:
         self._api = api
-        self._clock = clock
-        self._answers: OrderedDict[_ReviewKey, tuple[float, AccessDecision]] = OrderedDict()
-        self._reviews: dict[_ReviewKey, asyncio.Task[AccessDecision]] = {}
-        """Reviews in progress, which callers share."""
+        self._answers: ExpiringCache[_ReviewKey, AccessDecision] = ExpiringCache(MAX_ANSWERS, clock, _counts_until)
 
     async def allows(self, caller: Caller, access: Access) -> AccessDecision:
         """Raises Unavailable while the API server does not answer, and nothing is known."""
         key = _ReviewKey(caller.identity, caller.groups, access)
-        known = self._answers.get(key)
-        if known is not None and self._clock() < known[0]:
-            return known[1]
-        task = self._reviews.get(key)
-        if task is None:
-            task = self._reviews[key] = asyncio.ensure_future(self._review(key))
-            task.add_done_callback(lambda _: self._reviews.pop(key, None))
-        return await asyncio.shield(task)
+        return await self._answers.get(key, lambda: self._review(key))
 
     async def _review(self, key: _ReviewKey) -> AccessDecision:
         access = key.access
@@ -78,12 +67,11 @@ class AccessReviews:
         except KubeError as error:
             raise Unavailable(f"the leader cannot have a right reviewed now: {error.message}") from None
         allowed = bool(status.get("allowed")) and not status.get("denied")
-        decision = AccessDecision(True) if allowed else AccessDecision(False, _advice(access))
-        self._answers[key] = (self._clock() + (ALLOWED_SECONDS if allowed else DENIED_SECONDS), decision)
-        self._answers.move_to_end(key)
-        if len(self._answers) > MAX_ANSWERS:
-            self._answers.popitem(last=False)
-        return decision
+        return AccessDecision(True) if allowed else AccessDecision(False, _advice(access))
+
+
+def _counts_until(decision: AccessDecision, now: float) -> float:
+    return now + (ALLOWED_SECONDS if decision.allowed else DENIED_SECONDS)
 
 
 def _advice(access: Access) -> str:

@@ -65,4 +65,4 @@ async def test_the_memory_is_bounded_and_has_no_token(verifier: Verifier, monkey
     for name in ("a-token", "b-token", "c-token"):
         await cache.verify(name)
     assert len(cache._known) == 2
-    assert not any(b"token" in key for key in cache._known)
+    assert not any(b"token" in key for key in cache._known._known)
