@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from greenlet import getcurrent, greenlet
 
 from smq_core.model.entities import Column, TopicSchema
 from smq_operator.api import admin
@@ -22,6 +22,7 @@ from smq_storage.topic_manifests.parser import parse_manifest
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
 from support.processes.leader import manifest
+from support.sim.engine.virtual_threads import VirtualThread
 from support.virtual_time import virtual_time
 from support.waiting import wait_until
 
@@ -189,11 +190,11 @@ async def test_a_manifest_that_leaves_a_field_out_says_that_it_is_reset() -> Non
 @virtual_time
 async def test_no_request_checks_or_writes_a_manifest_on_the_loop(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of 400 columns takes most of a second, in which the leader would answer nobody."""
-    threads: list[threading.Thread] = []
+    threads: list[greenlet] = []
 
     def recorded(call: Callable[..., object]) -> Callable[..., object]:
         def recording(*args: object) -> object:
-            threads.append(threading.current_thread())
+            threads.append(getcurrent())
             return call(*args)
 
         return recording
@@ -207,4 +208,4 @@ async def test_no_request_checks_or_writes_a_manifest_on_the_loop(method: str, m
         monkeypatch.setattr(ManifestModel, "model_validate", recorded(ManifestModel.model_validate))
         monkeypatch.setattr(parser, "_model", recorded(parser._model))
         await leader.call(method, request)
-    assert threads and threading.main_thread() not in threads
+    assert threads and all(isinstance(it, VirtualThread) for it in threads)
