@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from greenlet import getcurrent, greenlet
 from kubernetes.client import Configuration
 
 from smq_operator.kube.client.errors import ApiServerUnreachable
@@ -22,6 +22,7 @@ from smq_operator.kube.informer.list_watch import (
 )
 from smq_operator.kube.informer.watcher import ResourceWatcher, WatchScope
 from support import virtual_time
+from support.sim.engine.virtual_threads import VirtualThread
 from support.waiting import wait_until
 
 FIRST_LIST_SECONDS, NEXT_RESYNC_SECONDS = INITIAL_RESYNC_SECONDS[:2]
@@ -32,7 +33,7 @@ class Lists:
 
     def __init__(self, during_first: Callable[[Informer], None]) -> None:
         self.made_at: list[float] = []
-        self.parsed_in: list[threading.Thread] = []
+        self.parsed_in: list[greenlet] = []
         self._during_first = during_first
         self._began = virtual_time.now()
         api: Any = SimpleNamespace(list=self._list)
@@ -45,7 +46,7 @@ class Lists:
         )
 
     def _parse(self, _: object) -> None:
-        self.parsed_in.append(threading.current_thread())
+        self.parsed_in.append(getcurrent())
 
     async def _list(self, kind: Kind, namespace: str, labels: str) -> tuple[list[Any], int]:
         self.made_at.append((virtual_time.now() - self._began) / 1e6)
@@ -81,7 +82,7 @@ async def test_a_watch_that_begins_during_a_list_gets_another_one() -> None:
 async def test_a_list_of_topics_is_not_parsed_on_the_loop() -> None:
     lists = Lists(lambda _: None)
     await lists.second()
-    assert lists.parsed_in and threading.current_thread() not in lists.parsed_in
+    assert lists.parsed_in and all(isinstance(it, VirtualThread) for it in lists.parsed_in)
 
 
 def test_a_change_that_could_not_be_taken_in_is_listed() -> None:
