@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +20,32 @@ if TYPE_CHECKING:
 
 __all__ = ["client", "cluster", "guarded", "no_credentials", "prefix", "seaweed", "topic"]
 
+FOLDER = Path(__file__).parent
+
 # Tests are over before the compiler for long runs has paid off, and it takes the cores from them.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+# Spark gives a Python worker of a streaming query ten seconds to start, and no setting changes that. Beside tests that
+# kill and start many processes it can take longer.
+WORKER_WAS_LATE = "Python worker failed to connect back"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(FOLDER):
+            item.add_marker(pytest.mark.flaky(reruns=3, only_rerun=[WORKER_WAS_LATE]))
+
+
+@pytest.fixture(scope="package", autouse=True)
+def precedence() -> Iterator[None]:
+    """Of Spark and its workers over what the other tests run, where the user may give it."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+    yield
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 @pytest.fixture(scope="session", autouse=True)

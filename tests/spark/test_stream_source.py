@@ -177,7 +177,7 @@ def test_a_killed_driver_continues_where_its_checkpoint_says(
             [sys.executable, "-c", DRIVER, cluster.address, topic, str(tmp_path)],
             env=os.environ | {"PYSPARK_PYTHON": sys.executable},
             stderr=(tmp_path / "driver.log").open("a"),
-            start_new_session=True,
+            process_group=0,
         ) as driver:
             try:
                 eventually(
