@@ -110,10 +110,9 @@ class DeliveryState:
         return self._set(chosen, len(self._errors) - 1, _FAILED)
 
     def end_in_fork(self, error: BaseException) -> None:
-        """Marks all rows failed that are not resolved, in a fork. What waits and what calls back is not there."""
-        self._wake = self._callbacks = None
+        """Marks all rows failed that are not resolved, in a fork. Its callbacks are for the parent."""
         with self.lock:
-            self.failed(None, error)
+            self.failed(None, error)  # the callbacks are not called
         self.left = 0  # also if a thread was about to set it
 
     def _arrays(self) -> None:

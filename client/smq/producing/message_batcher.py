@@ -80,7 +80,7 @@ class MessageBatcher:
         self._batch_bytes = batch_bytes
         self._timeout = timeout
         # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
-        # Callbacks wait until it is released. A signal handler of the program may flush while its thread holds it.
+        # Callbacks wait until it is released. A signal handler of the program may write while its thread holds it.
         self._handover_lock = make_rlock(ClientLock.HANDOVER)
         self._lock = make_lock(ClientLock.BATCHER)
         self._timers = timers

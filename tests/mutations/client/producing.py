@@ -179,12 +179,12 @@ MUTATIONS = (
         (f"{TEST_CALLBACKS}::test_a_callback_that_would_wait_for_an_outcome_gets_an_error[close]",),
     ),
     Mutation(
-        "let_a_callback_wait_for_its_own_submission",
-        "A callback that runs in the middle of a submission may send.",
+        "let_a_signal_handler_wait_for_its_own_submission",
+        "A signal handler that runs in the middle of a submission may write.",
         BATCHER,
         "self._handover_lock = make_rlock(ClientLock.HANDOVER)",
         "self._handover_lock = make_lock(ClientLock.HANDOVER)",
-        (f"{TEST_CALLBACKS}::test_a_callback_of_a_batch_that_cannot_be_submitted_may_send",),
+        (f"{TEST_CALLBACKS}::test_a_signal_handler_may_write_in_the_middle_of_a_submission",),
     ),
     Mutation(
         "use_a_client_in_a_fork",
@@ -201,14 +201,6 @@ MUTATIONS = (
         "            except Exception:\n                log",
         "            except ImportError:\n                log",
         (f"{TEST_FORK_OF_PRODUCER}::test_what_fails_in_a_fork_does_not_keep_others_usable",),
-    ),
-    Mutation(
-        "notify_who_waits_in_the_parent",
-        "A fork ends the deliveries for which threads of its parent wait.",
-        STATE,
-        "        self._wake = self._callbacks = None\n",
-        "",
-        (f"{TEST_FORK_OF_PRODUCER}::test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome",),
     ),
     Mutation(
         "keep_the_lock_of_a_thread_that_a_fork_does_not_have",

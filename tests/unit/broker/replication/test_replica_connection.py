@@ -205,7 +205,9 @@ class Follower:
 
         Messages without are answered.
         """
+        deadline = time.monotonic() + HANG_GUARD
         while True:
+            assert time.monotonic() < deadline, "entries come"
             message = self.next()
             found = {}
             for part in message.parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -104,6 +105,38 @@ def test_a_callback_runs_without_a_lock_for_which_the_program_may_wait(
     monkeypatch.setattr(producer._engine, "submit", refuse)
     producer.send(b"first").add_done_callback(callback)
     assert outcomes.get(timeout=2 * HANG_GUARD)
+
+
+def test_a_signal_handler_may_write_in_the_middle_of_a_submission(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, lock = producer._engine.submit, producer._batcher._handover_lock
+    written: list[bool] = []
+
+    def write(*_: object) -> None:
+        monkeypatch.setattr(producer._engine, "submit", submit)
+        written.append(lock.acquire(blocking=False))  # else the test would hang in place of failing
+        if written[0]:
+            lock.release()
+            producer.write(pa.table({"value": [b"from the handler"]}))
+
+    def signalled(*arguments: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+        submit(*arguments)
+
+    before = signal.signal(signal.SIGUSR1, write)
+    try:
+        monkeypatch.setattr(producer._engine, "submit", signalled)
+        producer.write(pa.table({"value": [b"first"]}))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert written == [True]
+    session(0).opened()
+    eventually(lambda: session(0).written)
+    last = len(written)
+    eventually(lambda: session(0).written[-1] == last)
+    session(0).ack(0, 0)
+    session(0).ack(last, last)
 
 
 def test_a_callback_of_a_batch_that_cannot_be_submitted_may_send(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -36,22 +37,23 @@ def producer(driven_sessions: None) -> Iterator[Producer]:
 
 
 def exit_code_of_fork(check: Callable[[], None]) -> int:
-    """That of a fork which ends after ``check``: 0, or 1 if it raises. One that hangs is killed by SIGALRM."""
+    """That of a fork which ends after ``check``: 0, or 1 if it raises. A fork that hangs is killed."""
     pid = os.fork()
     if pid == 0:
-        import signal
-
         code = 1
         try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(int(HANG_GUARD / 5))
             check()
             code = 0
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    guard = threading.Timer(HANG_GUARD / 5, os.kill, (pid, signal.SIGKILL))
+    guard.start()
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        guard.cancel()
 
 
 def test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome(producer: Producer) -> None:

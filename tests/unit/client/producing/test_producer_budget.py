@@ -169,6 +169,7 @@ def test_a_batch_that_moves_to_successors_costs_the_same_and_gives_it_back_once(
 
 def test_a_producer_that_ends_holds_nothing_and_lets_nobody_wait(bench: Bench) -> None:
     state = bench.submit(16 * MIB)
+    bench.engine.reserve_now(MIB)  # of a batch that is not submitted yet
     errors: list[BaseException] = []
 
     def write() -> None:
