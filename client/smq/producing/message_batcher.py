@@ -17,6 +17,7 @@ from time import time_ns
 from smq.forks import renew
 from smq.lock_order import ClientLock
 from smq.producing.batching.batch_builder import BatchBuilder
+from smq.producing.batching.batch_delay import SMALL_BATCH_BYTES, remaining_delay
 from smq.producing.batching.message_group import MessageGroup, MessageSpan
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import is_worth_joining
@@ -27,33 +28,14 @@ from smq.producing.encoding.keys import KeylessPartitioner, RowPartitions
 from smq.producing.engine import ProducerEngine
 from smq.producing.exit_flush import flush_at_exit
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
+from smq.producing.unresolved_batches import UnresolvedBatches
 from smq_core.errors import InvalidRequest
 from smq_storage.process.locks import make_lock, make_rlock, requires_lock
 
 log = logging.getLogger(__name__)
 
-# Without ``linger``, a small batch is sent at once while fewer than this many other batches have no outcome yet; with
-# ``linger``, only while none is without an outcome. Otherwise the batch waits and takes in more messages, because
-# many small batches would make a slow broker slower.
-MAX_UNACKED_BATCHES = 4
-
-# A larger batch is worth its own cost and does not wait for outcomes.
-SMALL_BATCH_BYTES = 64 << 10
-
-# How old a batch may get by waiting for outcomes, because these may be those of another segment.
-MAX_BATCH_DELAY_SECONDS = 0.02
-
-# For every UNACKED_PER_DELAY batches without an outcome the next batch may wait one more delay.
-UNACKED_PER_DELAY = 4
-# The most delays of one batch. With fewer, thousands of small batches wait at the end of an outage of a minute, and the
-# brokers, which have just come back, need minutes for them.
-MAX_DELAYS = 10
-
 # A program that ends without ``close`` says what it waits for after this long.
 EXIT_REPORT_SECONDS = 1.0
-
-# How many batches with errors are kept until the next flush, because a program may get the errors before that.
-MAX_FAILED_BATCHES = 1000
 
 
 class MessageBatcher:
@@ -76,7 +58,6 @@ class MessageBatcher:
     ) -> None:
         self._keyless = keyless
         self._linger = linger
-        self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
         self._timeout = timeout
         # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
@@ -88,11 +69,7 @@ class MessageBatcher:
         """When the timers will submit what is due, in monotonic seconds."""
         self._current: BatchBuilder | None = None
         self._ready: deque[BatchBuilder] = deque()
-        self._delivery_states: deque[DeliveryState] = deque()
-        self._failed: list[DeliveryState] = []
-        """Batches with errors that the program may not have got, since the last flush."""
-        self._error: BaseException | None = None
-        """One of more errors than ``_failed`` keeps."""
+        self._unresolved = UnresolvedBatches()
         self._waiting_for_outcome = False
         self.closed = False
         self._topic = topic
@@ -183,8 +160,7 @@ class MessageBatcher:
             if self.closed:
                 return False
             self._close_current()
-            self._drop_resolved()
-            self._delivery_states.append(batch.delivery_state)
+            self._unresolved.add(batch.delivery_state)
             self._ready.append(batch)
             self._plan()
             return True
@@ -195,8 +171,7 @@ class MessageBatcher:
             self._submit_ready(include_current=True)
             sub_batch, row_partitions = make()
             with self._lock:
-                self._drop_resolved()
-                self._delivery_states.append(state)
+                self._unresolved.add(state)
             self.engine.submit(sub_batch, row_partitions)
 
     def flush(self, timeout: float) -> None:
@@ -208,17 +183,14 @@ class MessageBatcher:
         with CallbacksAfter(), self._handover_lock:
             self._submit_ready(include_current=True)
         with self._lock:
-            waiting = list(self._delivery_states)
+            waiting = self._unresolved.all()
         for delivery_state in waiting:
             try:
                 delivery_state.wait(-1, max(0.0, deadline - time.monotonic()))
             except TimeoutError:
                 raise delivery_timeout(timeout) from None
         with self._lock:
-            self._drop_resolved()
-            unraised = (state.first_error_that_was_not_raised() for state in self._failed)
-            error = self._error or next((it for it in unraised if it is not None), None)
-            self._error, self._failed = None, []
+            error = self._unresolved.take_error()
         if error is not None:
             raise error
 
@@ -230,7 +202,7 @@ class MessageBatcher:
         with self._lock:
             if self.closed:
                 return False
-            if any(state.left for state in self._delivery_states):
+            if not self._unresolved.has_outcomes():
                 refuse_to_wait()
             self.closed = True
             return True
@@ -247,8 +219,7 @@ class MessageBatcher:
             return
         self.deliver_at_exit()
         with self._lock:
-            states = [*self._failed, *self._delivery_states]
-        lost = sum(state.left + state.failures_not_raised() for state in states)
+            lost = self._unresolved.undelivered()
         if lost:
             log.warning(
                 "the program ended, and %d messages to %s were not delivered: close the producer, which raises the "
@@ -262,7 +233,7 @@ class MessageBatcher:
         with CallbacksAfter(), self._handover_lock:
             self._submit_ready(include_current=True)
         with self._lock:
-            waiting = list(self._delivery_states)
+            waiting = self._unresolved.all()
         reported = False
         for state in waiting:
             try:
@@ -284,7 +255,7 @@ class MessageBatcher:
         renew(self.engine.lock)  # which deliveries take, also those that have their outcome
         if self._current is not None:
             self._current.delivery_state.set_row_count(len(self._current))
-        for state in self._delivery_states:
+        for state in self._unresolved.all():
             state.end_in_fork(error)
 
     @property
@@ -309,13 +280,12 @@ class MessageBatcher:
     def _start_batch(self, encoder: BatchEncoder) -> BatchBuilder:
         if self.closed:
             raise InvalidRequest("the producer is closed")
-        self._drop_resolved()
         delivery_state = DeliveryState(OPEN_ROW_COUNT, self.engine.lock)
         now = time.monotonic()
         current = self._current = BatchBuilder(encoder, delivery_state, now)
         if self._linger:
             current.due_at = self._timers.begin_batch(now, self._linger)
-        self._delivery_states.append(current.delivery_state)
+        self._unresolved.add(delivery_state)
         self._plan()
         return current
 
@@ -339,34 +309,14 @@ class MessageBatcher:
     @requires_lock("_lock")
     def _remaining_wait(self, current: BatchBuilder, now: float) -> float:
         """How many more seconds this batch should wait at that time."""
-        age = now - current.created_at
         if now < current.due_at:
             return current.due_at - now
         if current.nbytes > SMALL_BATCH_BYTES:
             return 0.0
         self._waiting_for_outcome = True  # set before the check, so that no outcome is missed
-        self._drop_resolved()
-        unacked = len(self._delivery_states)
-        left = MAX_BATCH_DELAY_SECONDS * min(max(1, unacked // UNACKED_PER_DELAY), MAX_DELAYS) - age
-        self._waiting_for_outcome = unacked > self._max_unacked_batches and left > 0
-        return left if self._waiting_for_outcome else 0.0
-
-    @requires_lock("_lock")
-    def _drop_resolved(self) -> None:
-        """Drops the oldest batches that have their outcome; keeps those with errors."""
-        while self._delivery_states and self._delivery_states[0].left == 0:
-            delivery_state = self._delivery_states.popleft()
-            if delivery_state.first_error() is not None:
-                self._failed.append(delivery_state)
-                if len(self._failed) > MAX_FAILED_BATCHES:
-                    self._forget_raised()
-
-    @requires_lock("_lock")
-    def _forget_raised(self) -> None:
-        """Keeps one error of all that the program has not got up to now."""
-        errors = (state.first_error_that_was_not_raised() for state in self._failed)
-        self._error = self._error or next((it for it in errors if it is not None), None)
-        self._failed = []
+        left = remaining_delay(self._unresolved.count(), now - current.created_at, lingers=bool(self._linger))
+        self._waiting_for_outcome = left > 0.0
+        return left
 
     # ---- from the timers
 

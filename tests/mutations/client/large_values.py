@@ -111,8 +111,8 @@ MUTATIONS = (
         "let_a_large_value_overtake",
         "What was sent before a large value goes first.",
         BATCHER,
-        "            self._close_current()\n            self._drop_resolved()\n",
-        "            self._drop_resolved()\n",
+        "            self._close_current()\n            self._unresolved.add(batch.delivery_state)\n",
+        "            self._unresolved.add(batch.delivery_state)\n",
         (f"{TEST_PRODUCER}::test_what_still_waits_for_others_goes_first",),
     ),
     Mutation(

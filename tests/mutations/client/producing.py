@@ -125,10 +125,21 @@ MUTATIONS = (
     Mutation(
         "forget_the_first_of_many_errors",
         "The flush raises an error, however many batches have failed since.",
-        BATCHER,
-        "        self._error = self._error or next((it for it in errors if it is not None), None)",
-        "        self._error = None",
+        "client/smq/producing/unresolved_batches.py",
+        "        self._error = self._error or self._first_error()\n        self._failed = []\n\n",
+        "        self._error, self._failed = None, []\n\n",
         (f"{TEST_ERRORS}::test_an_error_is_raised_although_thousands_came_after_it",),
+    ),
+    Mutation(
+        "send_a_batch_although_many_have_no_outcome",
+        "A small batch waits while the brokers are behind.",
+        "client/smq/producing/batching/batch_delay.py",
+        "    return max(0.0, MAX_BATCH_DELAY_SECONDS * delays - age)",
+        "    return 0.0",
+        (
+            "tests/unit/client/producing/test_batching.py::"
+            "test_a_small_batch_that_has_lingered_waits_for_the_one_before",
+        ),
     ),
     Mutation(
         "close_nothing_after_the_first_error",

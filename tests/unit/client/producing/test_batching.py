@@ -13,8 +13,9 @@ import pytest
 from smq.delivery import Delivery, Receipt
 from smq.producer import Producer
 from smq.producing import message_batcher
+from smq.producing.batching import batch_delay
+from smq.producing.batching.batch_delay import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.message_batcher import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import DeliveryTimeout
 from smq_core.model.keyspace import partition_of
@@ -40,7 +41,7 @@ def fill(producer: Producer) -> list[SubBatch]:
 def test_what_comes_while_many_have_no_outcome_leaves_together_when_one_has(
     producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_batcher, "MAX_BATCH_DELAY_SECONDS", 3600.0)
+    monkeypatch.setattr(batch_delay, "MAX_BATCH_DELAY_SECONDS", 3600.0)
     submitted = fill(producer)
     for _ in range(10):
         producer.send(b"together")
@@ -56,7 +57,7 @@ def test_it_leaves_after_a_while_though_none_has(producer: Producer) -> None:
 
 
 def test_a_flush_waits_for_nobody(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_batcher, "MAX_BATCH_DELAY_SECONDS", 3600.0)
+    monkeypatch.setattr(batch_delay, "MAX_BATCH_DELAY_SECONDS", 3600.0)
     submitted = fill(producer)
     producer.send(b"flushed")
     with pytest.raises(DeliveryTimeout):
@@ -66,7 +67,7 @@ def test_a_flush_waits_for_nobody(producer: Producer, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def lingering_producer(open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch) -> Producer:
-    monkeypatch.setattr(message_batcher, "MAX_BATCH_DELAY_SECONDS", 3600.0)
+    monkeypatch.setattr(batch_delay, "MAX_BATCH_DELAY_SECONDS", 3600.0)
     return open_producer(0.001)
 
 
@@ -86,7 +87,7 @@ def test_a_small_batch_that_has_lingered_waits_for_the_one_before(lingering_prod
 def test_a_timer_that_calls_a_little_early_sends_nothing_too_early(
     open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_batcher, "MAX_BATCH_DELAY_SECONDS", 3600.0)
+    monkeypatch.setattr(batch_delay, "MAX_BATCH_DELAY_SECONDS", 3600.0)
     producer = open_producer(3600.0)
     producer.send(b"first")
     with pytest.raises(DeliveryTimeout):

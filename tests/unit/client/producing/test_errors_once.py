@@ -9,7 +9,7 @@ import pytest
 
 from smq.closing import close_all
 from smq.producer import Producer
-from smq.producing import message_batcher
+from smq.producing import unresolved_batches
 from smq_core.errors import DeliveryTimeout
 from support.in_memory.acking_engine import engine
 
@@ -63,12 +63,12 @@ def test_a_call_with_many_messages_has_raised_the_errors_of_all_of_them(producer
 def test_an_error_is_raised_although_thousands_came_after_it(
     producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_batcher, "MAX_FAILED_BATCHES", 3)
+    monkeypatch.setattr(unresolved_batches, "MAX_FAILED_BATCHES", 3)
     for number in range(9):
         delivery = producer.send(b"x")
         fail(producer, 0)
         assert number == 1 or delivery.exception() is not None
-    assert len(producer._batcher._failed) <= 3
+    assert len(producer._batcher._unresolved._failed) <= 3
     with pytest.raises(DeliveryTimeout):
         producer.close()
 

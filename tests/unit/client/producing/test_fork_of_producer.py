@@ -57,7 +57,7 @@ def exit_code_of_fork(check: Callable[[], None]) -> int:
 
 
 def test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome(producer: Producer) -> None:
-    (state,) = producer._batcher._delivery_states
+    (state,) = producer._batcher._unresolved.all()
     with pytest.raises(TimeoutError):
         TableDelivery([state]).result(0.01)  # from now on somebody has waited
     later = producer.write(pa.table({"value": [b"y"]}))
@@ -73,7 +73,7 @@ def test_uses_in_a_fork_are_errors_although_a_thread_waits_for_an_outcome(produc
 
 
 def test_deliveries_end_in_a_fork_although_a_thread_of_the_parent_has_the_lock(producer: Producer) -> None:
-    (state,) = producer._batcher._delivery_states
+    (state,) = producer._batcher._unresolved.all()
     delivery = TableDelivery([state])
 
     def check() -> None:
