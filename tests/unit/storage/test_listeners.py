@@ -41,3 +41,12 @@ def test_a_machine_without_ipv6_listens_over_ipv4(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(socket, "socket", Ipv4Socket)
     with closing(create_listener("::", 0)) as listener:
         assert reachable(listener) == {"127.0.0.1"}
+
+
+def test_connections_send_small_messages_at_once() -> None:
+    with (
+        closing(create_listener("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname(), HANG_GUARD),
+        closing(listener.accept()[0]) as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
