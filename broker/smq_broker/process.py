@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import CollectorRegistry
 
-from smq_broker.access.dialer import FlightDialer
+from smq_broker.access.dialer import BrokerDialer
 from smq_broker.access.security import OpenBroker, Security
 from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
@@ -55,8 +55,8 @@ from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.shutdown import BrokerShutdown, NoSession, Session
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.request_limit import RequestLimit
-from smq_broker.streams.server import BrokerServer, RequestHandler
-from smq_broker.streams.server_rotation import ServerRotation
+from smq_broker.streams.server import RequestHandler
+from smq_broker.streams.servers import start_servers
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
 from smq_core.model.addresses import join_address
 from smq_storage.catalog.root_format import ensure_root_format, root_id
@@ -141,7 +141,7 @@ class Broker:
             recovered=recovered,
             accepting_batches=accepting_batches,
         )
-        channels = LeaderChannels(settings.ca_file, settings.token_file)
+        channels = LeaderChannels(settings.ca_file, settings.token_file, permissive=settings.permissive)
         security = self._secure(channels, registry, broker_metrics, health.address)
         if security is None:  # stopped before a leader let this broker serve
             shut_down(NoSession())
@@ -197,8 +197,8 @@ class Broker:
             clients=clients,
             limit=limit,
         )
-        server = ServerRotation(
-            settings.listen, lambda listen: BrokerServer(listen, handler, security.certificate), threads
+        server = start_servers(
+            settings.listen, security=security, handler=handler, broker_metrics=broker_metrics, threads=threads
         )
         address = settings.advertised(server.port)
         session = LeaderSession(
@@ -280,6 +280,7 @@ class Broker:
         """Logs in at a leader, if this broker is to be secure. None if it is stopped before a leader lets it."""
         if not self.settings.ca_file:
             return OpenBroker()
+        from smq_broker.access.permissive_broker import PermissiveBroker
         from smq_broker.access.secure_broker import SecureBroker
         from smq_broker.leader_client.login import LeaderLogin
 
@@ -289,16 +290,17 @@ class Broker:
             self._not_ready = reason
             log.warning("login.failed", error=reason, retry_in=retry_in, http=http)
 
-        first = login.until_given(self._stop.wait, show)
-        if first is None:
-            return None
-        return SecureBroker(
-            first,
+        make = partial(
+            SecureBroker,
             log_in=login.next,
             leader_answered_at=lambda: self._session.answered_at if self._session is not None else None,
             topic_name=registry.topic_name,
             broker_metrics=broker_metrics,
         )
+        if self.settings.permissive:
+            return PermissiveBroker(login.once_or_later(), make=make, log_in=login.next)
+        first = login.until_given(self._stop.wait, show)
+        return make(first) if first is not None else None
 
     def _leaders(self) -> Sequence[str]:
         return self._session.leaders() if self._session is not None else self.settings.leader
@@ -357,7 +359,7 @@ class Broker:
         *,
         address: str,
         channels: LeaderChannels,
-        dialer: FlightDialer,
+        dialer: BrokerDialer,
         collectors: CollectorRegistry,
         threads: ThreadSupervisor,
     ) -> str | None:

@@ -11,10 +11,11 @@ from typing import Any, Protocol, TypeAlias
 
 import structlog
 
+from smq_core.access.modes import SecurityMode
 from smq_core.errors import SmqError, StoreUnsupported
 from smq_core.model.entities import SECOND
 from smq_core.scaling.broker_fleet import FleetPolicy
-from smq_operator.api.server import GrpcServer
+from smq_operator.api.server import make_server
 from smq_operator.brokers.calls import BrokerClients
 from smq_operator.brokers.dialer import OPEN, BrokerDialer, SecureDialer
 from smq_operator.dashboard.overview import Overview, ShownLag
@@ -150,10 +151,11 @@ async def run_leader(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
-    server = GrpcServer(settings.listen, security, lambda: leader.topics)
+    permissive = settings.security is SecurityMode.PERMISSIVE
+    server = make_server(settings.listen, security, lambda: leader.topics, permissive=permissive)
     address = advertised(settings, server.port)
     store, pool, stopping = settings.store.open(), ThreadPoolExecutor(STORE_THREADS, "store"), threading.Event()
-    dialer: BrokerDialer = SecureDialer(security.certificate) if security is not None else OPEN
+    dialer: BrokerDialer = OPEN if security is None else SecureDialer(security.certificate, permissive=permissive)
     readiness, tasks = Readiness(not_ready_reason="starting"), TaskRunner(on_fatal=stop.set)
     brokers = BrokerClients(dialer=dialer)
     loop.set_exception_handler(tasks.on_callback_error)
@@ -186,7 +188,8 @@ async def run_leader(
         group_lags=leader.group_lags,
         tasks=tasks,
         clock=leader.clock,
-        denied=security.access.audit.denied if security is not None else None,
+        security=settings.security,
+        audit=security.access.audit if security is not None else None,
     )
     overview = overview_of(leader)
     http = HttpServer(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
+from smq_core.access.modes import SecurityMode
 from smq_core.model.entities import Liveness, Phase
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
@@ -21,7 +22,7 @@ from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_operator.security.audit import DenialReason
+from smq_operator.security.audit import AccessAudit, DenialReason
 from smq_operator.status.health import FILER
 
 
@@ -40,9 +41,11 @@ class _LeaderMetrics(PrometheusCollector):
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
-        denied: Mapping[DenialReason, int] | None,
+        security: SecurityMode,
+        audit: AccessAudit | None,
     ) -> None:
-        self._denied = denied
+        self._security = security
+        self._audit = audit
         self._topics = topics
         self._brokers = registry
         self._decisions = decisions
@@ -91,13 +94,29 @@ class _LeaderMetrics(PrometheusCollector):
         for kind, count in sorted(self._tasks.problems.kinds().items()):
             documents.add_metric([kind], count)
         yield documents
-        if self._denied is not None:
-            denied = CounterMetricFamily(
-                "smq_leader_access_denied", "Calls that the leader refused to their callers.", labels=["reason"]
-            )
-            for reason in DenialReason:
-                denied.add_metric([reason.value], self._denied.get(reason, 0))
-            yield denied
+        yield from self._access()
+
+    def _access(self) -> Iterator[Metric]:
+        mode = GaugeMetricFamily(
+            "smq_leader_security_mode", "1 for the mode in which this leader runs, 0 for others.", labels=["mode"]
+        )
+        for it in SecurityMode:
+            mode.add_metric([it.value], float(it is self._security))
+        yield mode
+        if self._audit is None:
+            return
+        denied = CounterMetricFamily(
+            "smq_leader_access_denied", "Calls that the leader refused to their callers.", labels=["reason"]
+        )
+        for reason in DenialReason:
+            denied.add_metric([reason.value], self._audit.denied.get(reason, 0))
+        yield denied
+        calls = CounterMetricFamily(
+            "smq_leader_open_calls", "Calls in clear text and without a token, in mode permissive.", labels=["call"]
+        )
+        for call, count in sorted(self._audit.open_calls.items()):
+            calls.add_metric([call], count)
+        yield calls
 
     def _cleanup(self) -> Iterator[Metric]:
         it = self._garbage_collector
@@ -244,9 +263,10 @@ class Metrics:
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
-        denied: Mapping[DenialReason, int] | None = None,
+        security: SecurityMode = SecurityMode.DISABLED,
+        audit: AccessAudit | None = None,
     ) -> None:
-        """``denied`` counts the callers that were refused; None in a release without security."""
+        """``audit`` counts callers; None in a release without security."""
         self._registry = CollectorRegistry()
         self._registry.register(
             _LeaderMetrics(
@@ -261,7 +281,8 @@ class Metrics:
                 group_lags=group_lags,
                 tasks=tasks,
                 clock=clock,
-                denied=denied,
+                security=security,
+                audit=audit,
             )
         )
 

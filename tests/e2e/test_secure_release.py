@@ -29,13 +29,17 @@ with smq.connect(os.environ["SMQ_LEADER"], namespace="secured") as client:
 
 @pytest.fixture(scope="module")
 def secure(release: Release) -> Iterator[Release]:
-    """The chart with ``security.enabled``, in a Namespace with the Pod Security Standard ``restricted``.
+    """The chart with ``security.mode: required``, in a Namespace with the Pod Security Standard ``restricted``.
 
     Of two releases for all Namespaces only one leads, so the others' one is away meanwhile.
     """
     release.uninstall()
     secure = Release(release.cluster, name=NAME, namespace=SPACE)
-    secure.values |= {"security": {"enabled": True}, "external": {"enabled": False}, "networkPolicy": {"enabled": True}}
+    secure.values |= {
+        "security": {"mode": "required"},
+        "external": {"enabled": False},
+        "networkPolicy": {"enabled": True},
+    }
     secure.values["crds"] = {"install": False}  # they stay when a release goes, and are that one's
     secure.values["brokers"] |= {"min": 2, "max": 3}
     secure.install(labels={"pod-security.kubernetes.io/enforce": "restricted"})

@@ -18,14 +18,16 @@ from google.protobuf.message_factory import GetMessageClass
 
 from smq_core.access.peers import LEADER_SERVER_NAME
 from smq_core.errors import SmqError
-from smq_operator.api.server import GrpcServer, LeaderServices
+from smq_operator.api.server import LeaderServices, make_server
 from smq_operator.local.security.folder import SecurityFolder
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.security.callers import Caller, current_caller
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_operator.security.tokens import BrokerTokens, token_digest
 from smq_proto.error_conversion import error_from_pb
+from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
+from support.processes.leader import manifest
 
 SERVICES = ("admin", "auth", "brokers", "groups", "publishes", "topics")
 
@@ -37,6 +39,9 @@ def methods() -> dict[str, MethodDescriptor]:
         (service,) = importlib.import_module(f"smq_proto.v1.{name}_pb2").DESCRIPTOR.services_by_name.values()
         found |= {f"{service.name}.{method.name}": method for method in service.methods}
     return found
+
+
+CALLS = sorted(methods())
 
 
 class NotingHandlers:
@@ -128,7 +133,11 @@ def smq_error(error: grpc.aio.AioRpcError) -> SmqError:
 
 @asynccontextmanager
 async def secure_api(
-    folder: Path, clock: Callable[[], float], services: Callable[[SecureApi], LeaderServices] | None = None
+    folder: Path,
+    clock: Callable[[], float],
+    services: Callable[[SecureApi], LeaderServices] | None = None,
+    *,
+    permissive: bool = False,
 ) -> AsyncIterator[SecureApi]:
     """``services`` returns other handlers than noting ones."""
     kept = SecurityFolder(folder / "security", clock)
@@ -137,7 +146,7 @@ async def secure_api(
     security = kept.open(brokers, "leader-1")
     api = SecureApi(kept.folder, brokers, security)
     api.topics.synced = True
-    server = GrpcServer("127.0.0.1:0", security, lambda: api.topics)
+    server = make_server("127.0.0.1:0", security, lambda: api.topics, permissive=permissive)
     await server.start(services(api) if services is not None else api.handlers.services)
     api.address = f"127.0.0.1:{server.port}"
     credentials = grpc.ssl_channel_credentials(security.authority.roots)
@@ -147,3 +156,28 @@ async def secure_api(
             yield api
         finally:
             await server.stop()
+
+
+def request_of(call: str, incarnation: str = "i1") -> Message:
+    if call == "Admin.ApplyTopic":
+        return admin_pb2.ApplyTopicRequest(manifest=manifest("flights"))
+    kind = GetMessageClass(methods()[call].input_type)
+    fields = {"topic": "flights", "group": "g", "incarnation": incarnation, "broker": "b1"}
+    return kind(**{name: value for name, value in fields.items() if name in kind.DESCRIPTOR.fields_by_name})
+
+
+async def one_reply() -> AsyncIterator[Message]:
+    yield pb.LocateReply()
+
+
+async def reached(api: SecureApi, call: str, token: str | None) -> SmqError | None:
+    """The error of the caller; None if it got to the handler."""
+    api.handlers.replies["Topics.Watch"] = one_reply
+    before = len(api.handlers.seen)
+    try:
+        await api.call(call, request_of(call), token)
+    except SmqError as error:
+        assert len(api.handlers.seen) == before, f"{call} was refused, but its handler ran"
+        return error
+    assert len(api.handlers.seen) == before + 1
+    return None

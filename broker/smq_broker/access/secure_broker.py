@@ -24,6 +24,8 @@ class SecureBroker:
     ``leader_answered_at`` is when a leader last answered, in monotonic seconds; None before the first answer.
     """
 
+    permissive = False
+
     def __init__(
         self,
         login: Login,

@@ -1,6 +1,6 @@
 """What differs between a broker with and without security, in one object for the process.
 
-Only a secure broker imports ``SecureBroker`` and with it the library for signatures.
+Only a broker with roots imports ``SecureBroker`` and with it the library for signatures.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from smq_broker.access.callers import Access, OpenAccess
-from smq_broker.access.dialer import FlightDialer
+from smq_broker.access.dialer import BrokerDialer, FlightDialer
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_core.access.certificates import Certificate
 
@@ -17,8 +17,14 @@ from smq_core.access.certificates import Certificate
 class Security(Protocol):
     """``access`` recognises callers, ``dialer`` connects to other brokers."""
 
-    access: Access
-    dialer: FlightDialer
+    permissive: bool
+    """Whether callers in clear text are served, too."""
+
+    @property
+    def dialer(self) -> BrokerDialer: ...
+
+    @property
+    def access(self) -> Access: ...
 
     @property
     def certificate(self) -> Certificate | None:
@@ -33,6 +39,7 @@ class Security(Protocol):
 class OpenBroker:
     """No security."""
 
+    permissive = False
     certificate = None
 
     def __init__(self) -> None:

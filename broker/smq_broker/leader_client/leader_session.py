@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import grpc
 import structlog
 
-from smq_broker.leader_client.leader_channels import LeaderChannels, failure_of
+from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
@@ -162,12 +162,11 @@ class LeaderSession:
             try:
                 if self._channel is None:
                     self._channel = self._channels.connect(leader, _CHANNEL)
-                metadata = self._channels.metadata()
-                reply = BrokersStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS, metadata=metadata)
+                reply = BrokersStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS)
             except grpc.RpcError as error:
-                self._try_next_leader(leader, failure_of(error))
+                self._try_next_leader(leader, self._channels.failure_of(error, leader))
                 continue
-            except Unauthenticated as error:  # the token or the roots cannot be read
+            except Unauthenticated as error:  # the roots cannot be read
                 self._try_next_leader(leader, error)
                 continue
             self._log_connectivity(True, leader)

@@ -10,8 +10,9 @@ import grpc
 import structlog
 
 from smq_broker.access.credentials import Login
-from smq_broker.leader_client.leader_channels import LeaderChannels, failure_of
+from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_core.errors import NotLeader, PermissionDenied, SmqError, Unauthenticated, Unavailable
+from smq_proto.connection_failures import cause_of
 from smq_proto.logins import certificate_from_pb
 from smq_proto.signed_grants import GrantVerifier
 from smq_proto.v1 import auth_pb2 as pb
@@ -60,6 +61,14 @@ class LeaderLogin:
             if wait(seconds):
                 return None
 
+    def once_or_later(self) -> Login | None:
+        """Tries once. None if no leader gives a certificate now."""
+        try:
+            return self.once()
+        except SmqError as error:
+            log.warning("login.failed", error=error.message)
+            return None
+
     def next(self) -> Login:
         """Blocks until a leader has given a certificate."""
         login = self.until_given(
@@ -91,11 +100,12 @@ class LeaderLogin:
         request = pb.LoginRequest(incarnation=self._incarnation)
         try:
             with self._channels.connect(leader) as channel:
-                metadata = self._channels.metadata()
-                reply = AuthStub(channel).Login(request, timeout=LOGIN_TIMEOUT_SECONDS, metadata=metadata)
+                reply = AuthStub(channel).Login(request, timeout=LOGIN_TIMEOUT_SECONDS)
         except grpc.RpcError as error:
-            details = error.details() if isinstance(error, grpc.Call) else str(error)
-            raise failure_of(error) or Unavailable(f"{leader} does not answer: {details}") from None
+            cause = cause_of(str(error.details() if isinstance(error, grpc.Call) else error))
+            raise self._channels.failure_of(error, leader) or Unavailable(
+                f"{leader} does not answer: {cause}"
+            ) from None
         certificate = certificate_from_pb(reply)
         try:
             verifier = GrantVerifier(reply.grant_keys)

@@ -33,6 +33,12 @@ class BrokerMetrics:
             ["reason"],
             registry=registry,
         )
+        self.open_calls = Counter(
+            "smq_broker_open_calls_total",
+            "Calls and streams in clear text, in mode permissive. A stream counts again each minute.",
+            ["call"],
+            registry=registry,
+        )
         self.thread_failures = Counter(
             "smq_thread_failures_total",
             "Threads that could not be started, and unexpected errors in them.",

@@ -45,6 +45,9 @@ class BrokerSettings(BaseSettings):
     )
     ca_file: str = Field("", description="the roots of the release in PEM; with them all connections are encrypted")
     token_file: str = Field("", description="a file with the token by which leaders recognise this broker")
+    permissive: bool = Field(
+        False, description="serve callers in clear text, too, while the release is being secured; needs --ca-file"
+    )
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")
@@ -110,6 +113,13 @@ class BrokerSettings(BaseSettings):
     @classmethod
     def _filer(cls, value: str) -> str:
         return required_filer_url(value)
+
+    @field_validator("permissive")
+    @classmethod
+    def _permissive(cls, value: bool, others: ValidationInfo) -> bool:
+        if value and not others.data.get("ca_file"):
+            raise ValueError("needs the roots of the release (--ca-file): without them all callers use clear text")
+        return value
 
     def new_incarnation(self) -> str:
         """The id of this start of the process: the configured one, or a new one."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 
-from smq_broker.access.dialer import FlightDialer
+from smq_broker.access.dialer import BrokerDialer
 from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_core.errors import InvalidRequest, SmqError, Unauthenticated, Unavailable
 from smq_proto.channel_options import NO_PROXY
@@ -95,7 +95,7 @@ class RelayTargets:
         return False
 
 
-def read_incarnation_at(dialer: FlightDialer, address: str, expected: str) -> str:
+def read_incarnation_at(dialer: BrokerDialer, address: str, expected: str) -> str:
     """The incarnation of the broker at that address; empty if none answers.
 
     With security only the expected one can answer.
@@ -113,8 +113,7 @@ def list_brokers_by_address(channels: LeaderChannels, leader: str) -> dict[str, 
     request = admin_pb2.ListBrokersRequest()
     try:
         with channels.connect(leader) as channel:
-            list_brokers, metadata = AdminStub(channel).ListBrokers, channels.metadata()
-            brokers = list_brokers(request, timeout=REFRESH_TIMEOUT_SECONDS, metadata=metadata).brokers
+            brokers = AdminStub(channel).ListBrokers(request, timeout=REFRESH_TIMEOUT_SECONDS).brokers
     except (grpc.RpcError, Unauthenticated):
         return {}
     found: dict[str, set[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -71,6 +72,12 @@ class RequestHandler:
         self._limit = limit
         self._frame_rate = FrameRate()
         self._connections = PrimaryConnections()
+
+    def with_access(self, access: Access) -> RequestHandler:
+        """The same, for callers that are recognised in another way."""
+        other = copy.copy(self)
+        other._access = access
+        return other
 
     def put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         with self._errors("put"):

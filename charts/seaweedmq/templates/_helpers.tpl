@@ -120,7 +120,7 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 - name: filer-ca
   {{- . | nindent 2 }}
 {{- end }}
-{{- if and .joins .root.Values.security.enabled }}
+{{- if and .joins (ne .root.Values.security.mode "disabled") }}
 - name: smq
   projected:
     sources:
@@ -139,7 +139,7 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 
 {{- /* What a broker or a client needs to join a release with security. The operator makes the ConfigMap of the roots. */}}
 {{- define "smq.securityEnv" -}}
-{{- if .Values.security.enabled -}}
+{{- if ne .Values.security.mode "disabled" -}}
 - {name: SMQ_CA_FILE, value: /etc/smq/security/ca.crt}
 - {name: SMQ_TOKEN_FILE, value: /etc/smq/security/token}
 {{- end }}
@@ -150,7 +150,7 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 {{- if include "smq.filerCaSource" .root }}
 - {name: filer-ca, mountPath: /etc/smq/filer-ca, readOnly: true}
 {{- end }}
-{{- if and .joins .root.Values.security.enabled }}
+{{- if and .joins (ne .root.Values.security.mode "disabled") }}
 - {name: smq, mountPath: /etc/smq/security, readOnly: true}
 {{- end }}
 {{- with .set.extraVolumeMounts }}

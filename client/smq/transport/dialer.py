@@ -76,9 +76,10 @@ class Dialer:
         """Returns a channel to the leader at ``address``; nothing is sent yet. Raises InvalidRequest (no roots)."""
         if self.credentials is None:
             return grpc.insecure_channel(address, options=self._with_proxy(options))
-        from smq.transport.security.leader_channels import leader_channel
+        from smq_proto.leader_channels import leader_channel
 
-        return leader_channel(address, self.credentials.files, self._with_proxy(options))
+        files = self.credentials.files
+        return leader_channel(address, files.roots(), files.read_token, self._with_proxy(options))
 
     # ---- rights, which only a secure release checks
 

@@ -12,8 +12,6 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from smq.transport.dialer import DIRECT, Dialer
-from smq.transport.security.leader_channels import NO_TOKEN
-from smq.transport.security.tls_probe import speaks_tls
 from smq_core.errors import (
     InvalidRequest,
     NotLeader,
@@ -24,6 +22,8 @@ from smq_core.errors import (
     Unreachable,
 )
 from smq_proto.connection_failures import CLOSED_AT_ONCE, NO_TLS, UNTRUSTED, cause_of
+from smq_proto.leader_channels import NO_TOKEN
+from smq_proto.tls_probe import speaks_tls
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.admin_pb2_grpc import AdminStub
 from smq_proto.v1.auth_pb2_grpc import AuthStub

@@ -14,13 +14,13 @@ from smq_core.access.leader_calls import CallSubject
 from smq_core.access.peers import Peer, Role, broker_server_name
 from smq_core.access.policy import TOPIC_VERBS
 from smq_core.access.rights import Access, Right, group_rights, topic_right, topic_verb
-from smq_core.errors import InvalidRequest, PermissionDenied, Unavailable
+from smq_core.errors import InvalidRequest, PermissionDenied, Unauthenticated, Unavailable
 from smq_core.model.entities import SECOND
 from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
-from smq_operator.security.access_control import denial_text
+from smq_operator.security.access_control import NO_TOKEN, denial_text
 from smq_operator.security.callers import Caller, current_caller
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_proto.logins import certificate_to_pb
@@ -99,9 +99,9 @@ class AuthService:
 
     @unary_handler
     async def WhoAmI(self, request: Empty) -> auth_pb2.WhoAmIReply:
-        if self.security is None:
+        caller = current_caller()
+        if caller is None:
             return auth_pb2.WhoAmIReply(method=OPEN)
-        _, caller = self._secured()
         return auth_pb2.WhoAmIReply(
             identity=caller.identity,
             groups=caller.groups,
@@ -124,11 +124,12 @@ class AuthService:
         return auth_pb2.CheckAccessReply(allowed=True)
 
     def _secured(self) -> tuple[LeaderSecurity, Caller]:
-        """Raises InvalidRequest in an open release."""
+        """Raises InvalidRequest in an open release, Unauthenticated if nobody is known."""
         caller = current_caller()
         if self.security is None:
             raise InvalidRequest("this release is open: everybody may do everything, and there is nothing to log in to")
-        assert caller is not None, "the interceptor lets nobody in without"
+        if caller is None:
+            raise Unauthenticated(NO_TOKEN)
         return self.security, caller
 
 

@@ -48,7 +48,7 @@ class BrokerCalls(Protocol):
 
 
 class _BrokerConnection:
-    def __init__(self, client: fl.FlightClient, certificate: Certificate | None) -> None:
+    def __init__(self, client: asyncio.Future[fl.FlightClient], certificate: Certificate | None) -> None:
         self.client = client
         self.certificate = certificate
         self.slots = asyncio.Semaphore(MAX_CALLS_PER_BROKER)
@@ -84,11 +84,11 @@ class BrokerClients:
         try:
             if urgent:
                 async with asyncio.timeout(timeout + 0.1):
-                    return await loop.run_in_executor(
-                        self._urgent_pool, _call, connection.client, action, request, timeout
-                    )
+                    client = await asyncio.shield(connection.client)
+                    return await loop.run_in_executor(self._urgent_pool, _call, client, action, request, timeout)
             async with asyncio.timeout(timeout + 1.0), connection.background if background else connection.slots:
-                return await loop.run_in_executor(self._pool, _call, connection.client, action, request, timeout)
+                client = await asyncio.shield(connection.client)
+                return await loop.run_in_executor(self._pool, _call, client, action, request, timeout)
         except TimeoutError:
             self._drop(replica.incarnation, connection)
             raise Unavailable(f"broker {replica.broker} at {replica.address} did not answer in {timeout} s") from None
@@ -100,7 +100,8 @@ class BrokerClients:
         """A connection that brokers will not end soon: one with a former certificate is replaced."""
         connection, certificate = self._connections.get(replica.incarnation), self._dialer.certificate()
         if connection is None or connection.certificate is not certificate:
-            client = self._dialer.connect(replica, _OPTIONS)
+            loop = asyncio.get_running_loop()
+            client = loop.run_in_executor(self._pool, self._dialer.connect, replica, _OPTIONS)
             connection = self._connections[replica.incarnation] = _BrokerConnection(client, certificate)
         return connection
 
@@ -112,8 +113,8 @@ class BrokerClients:
     def forget(self, incarnation: str) -> None:
         """Closes the connection to this incarnation."""
         connection = self._connections.pop(incarnation, None)
-        if connection is not None:
-            self._pool.submit(connection.client.close)
+        if connection is not None and connection.client.done() and connection.client.exception() is None:
+            self._pool.submit(connection.client.result().close)
 
     def close(self) -> None:
         for incarnation in list(self._connections):

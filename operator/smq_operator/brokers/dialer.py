@@ -11,14 +11,17 @@ from smq_core.access.certificates import Certificate
 from smq_core.model.entities import Replica
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_proto.flight import connect
+from smq_proto.tls_probe import speaks_tls
 
 ChannelOptions = Sequence[tuple[str, str | int]]
 
 
 class BrokerDialer(Protocol):
-    """Any thread may use it. A client connects with its first call."""
+    """Any thread may use it."""
 
-    def connect(self, replica: Replica, options: ChannelOptions) -> fl.FlightClient: ...
+    def connect(self, replica: Replica, options: ChannelOptions) -> fl.FlightClient:
+        """A client that connects with its first call. May block for two seconds, while a release is being secured."""
+        ...
 
     def certificate(self) -> Certificate | None:
         """With what it connects now. A connection with an older one will end, so make a new one."""
@@ -36,13 +39,18 @@ class OpenDialer:
 
 
 class SecureDialer:
-    """A broker is recognised by its incarnation, wherever it is."""
+    """A broker is recognised by its incarnation, wherever it is.
 
-    def __init__(self, own: LeaderCertificate) -> None:
+    With ``permissive`` it connects in clear text to brokers that do not speak TLS (yet).
+    """
+
+    def __init__(self, own: LeaderCertificate, *, permissive: bool = False) -> None:
         self._own = own
+        self._permissive = permissive
 
     def connect(self, replica: Replica, options: ChannelOptions) -> fl.FlightClient:
-        return connect(replica.address, replica.incarnation, self._own.current(), options)
+        certificate = None if self._permissive and not speaks_tls(replica.address) else self._own.current()
+        return connect(replica.address, replica.incarnation, certificate, options)
 
     def certificate(self) -> Certificate | None:
         return self._own.current()

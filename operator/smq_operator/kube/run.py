@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+from smq_core.access.modes import SecurityMode
 from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.events import EventRecorder
 from smq_operator.kube.client.kinds import DEPLOYMENTS, NODES, PODS, SEGMENTS, TOPICS
@@ -47,7 +48,9 @@ async def run(kube: KubeSettings) -> None:
     informer = Informer(api=api, cache=cache, parse_topics=desired_topics.parse, clock=clock.now, scopes=scopes(kube))
     termination_tracker = TerminationTracker(cache, clock.now, informer.resync, kube.node_grace_us)
     platform: KubePlatform
-    dial: PeerDialer = open_channel
+    dials: list[PeerDialer] = []
+    if kube.security is not SecurityMode.REQUIRED:
+        dials.append(open_channel)
 
     def make_platform(address: str, readiness: Readiness, tasks: TaskRunner) -> Platform:
         nonlocal platform
@@ -73,7 +76,7 @@ async def run(kube: KubeSettings) -> None:
             pod=kube.pod,
             address=address,
             on_reconnect=informer.resync,
-            dial=dial,
+            dials=dials,
         )
         events = EventRecorder(api, kube.pod or "operator", uuid.uuid4().hex[:12], clock.now)
         preflight = PreflightChecks(api, kube, events)
@@ -89,9 +92,9 @@ async def run(kube: KubeSettings) -> None:
         )
 
     try:
-        security = await open_security(api, kube, kube.pod or uuid.uuid4().hex) if kube.secure else None
+        security = await open_security(api, kube, kube.pod or uuid.uuid4().hex) if kube.security.knows_callers else None
         if security is not None:
-            dial = secure_dialer(security.authority.roots, peer_token(security.authority))
+            dials.append(secure_dialer(security.authority.roots, peer_token(security.authority)))
         await run_leader(kube, make_platform, make_election, security)
     finally:
         informer.stop()

@@ -31,12 +31,7 @@ class KubeSettings(Settings):
     node_grace_us: Duration = duration_field(
         NODE_GRACE_US, "a Node that has failed looks Ready for less", validation_alias="node_grace"
     )
-    secure: bool = Field(
-        False,
-        description="encrypt all connections, and let only callers in who have a token of this cluster, with the "
-        "rights that RBAC gives them",
-    )
-    token_audience: str = Field("", description="the audience of these tokens; default: RELEASE.NAMESPACE.smq")
+    token_audience: str = Field("", description="the audience of callers' tokens; default: RELEASE.NAMESPACE.smq")
     pod: CliSuppress[str] = Field("", validation_alias="POD_NAME")
     home: CliSuppress[str] = Field("", validation_alias="POD_NAMESPACE")
 

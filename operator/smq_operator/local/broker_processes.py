@@ -21,10 +21,11 @@ from pathlib import Path
 
 import structlog
 
+from smq_core.access.modes import SecurityMode
 from smq_core.errors import InvalidRequest
 from smq_operator.local.broker_records import BrokerRecord, read_records
 from smq_operator.local.journals import BrokerJournals
-from smq_operator.local.security.broker_credentials import CA_VARIABLE, NO_CREDENTIALS, BrokerCredentials
+from smq_operator.local.security.broker_credentials import NO_CREDENTIALS, BrokerCredentials, mode_of
 from smq_operator.platform_port import TerminationProof
 from smq_storage.process.boot import boot_id
 from smq_storage.process.child_processes import start_child
@@ -83,6 +84,7 @@ class BrokerProcesses:
         self._environment = environment
         self._changed = changed
         self._credentials = credentials
+        self._security = credentials.mode if credentials is not None else SecurityMode.DISABLED
         self._children: dict[str, _BrokerProcess] = {}
         self._journals = BrokerJournals(self._records, enabled=journal)
         self._termination_proofs: dict[str, TerminationProof] = {}
@@ -137,8 +139,8 @@ class BrokerProcesses:
         """Why a process of an earlier leader cannot report to this one; empty if it can."""
         if record.leader != self._leader:
             return f"it reports to {record.leader}"
-        if record.secure != (self._credentials is not None):
-            return "it was started by a leader with another setting of --secure"
+        if record.security is not self._security:
+            return f"its security is {record.security}, and the leader's is {self._security}"
         return ""
 
     def _unrecorded(self, records: Sequence[BrokerRecord]) -> list[BrokerRecord]:
@@ -156,7 +158,7 @@ class BrokerProcesses:
                     started=start_time(pid),
                     boot=self._boot,
                     leader=leader,
-                    secure=bool(environment.get(CA_VARIABLE)),
+                    security=mode_of(environment),
                 )
                 record.write(self._records)
                 found.append(record)
@@ -201,7 +203,7 @@ class BrokerProcesses:
             incarnation=uuid.uuid4().hex,
             boot=self._boot,
             leader=self._leader,
-            secure=self._credentials is not None,
+            security=self._security,
             terminated=terminated,
         )
         child.ended = asyncio.Event()

@@ -11,6 +11,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from smq_core.access.modes import SecurityMode
 from smq_storage.object_store.json_codec import from_json
 
 MAX_KEPT_TERMINATED = 1000
@@ -27,8 +28,7 @@ class BrokerRecord:
     boot: str = ""
     leader: str = ""
     """The leader's address that was passed to the process."""
-    secure: bool = False
-    """Whether it speaks TLS, and got a token."""
+    security: SecurityMode = SecurityMode.DISABLED
     terminated: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:

@@ -55,11 +55,12 @@ def run(settings: LocalSettings) -> None:
         return platform is not None and platform.termination_proof(incarnation) is not None
 
     election, security, credentials = LocalLeadership(owner, settings), None, None
-    if settings.secure:
+    if settings.security.knows_callers:
         kept = SecurityFolder(folder / "security", time.time)
         kept.ensure(owner)
         brokers = kept.broker_tokens(has_ended)
-        security, credentials = kept.open(brokers, f"{owner}-{os.getpid()}"), kept.credentials(brokers)
+        security = kept.open(brokers, f"{owner}-{os.getpid()}")
+        credentials = kept.credentials(brokers, settings.security)
 
     def make_platform(address: str, _: Readiness, tasks: TaskRunner) -> Platform:
         nonlocal platform

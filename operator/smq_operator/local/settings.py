@@ -35,9 +35,6 @@ class LocalSettings(Settings):
         True, description="do not write the tails of segments to DIR too, so that they outlive killed processes"
     )
     keep_brokers: bool = Field(False, description="leave brokers running when the leader stops")
-    secure: bool = Field(
-        False, description="encrypt all connections, and let nobody in without a token; keys are in DIR/security"
-    )
 
     @field_validator("folder")
     @classmethod

@@ -16,6 +16,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from smq_core.access.modes import SecurityMode
 from smq_core.errors import InvalidRequest
 from smq_core.file_lists.small_files import MAX_SMALL_FILE_BYTES
 from smq_core.model.addresses import ALL_ADDRESSES, advertised_address, join_address, split_address
@@ -61,6 +62,11 @@ class Settings(BaseSettings):
         "", description="public names of the page for people behind a proxy or an Ingress, separated by commas"
     )
     advertise: str = Field("", description="host or host:port for brokers and clients; default: where it listens")
+    security: SecurityMode = Field(
+        SecurityMode.DISABLED,
+        description="required: all connections are encrypted, and callers need a token and rights; permissive: so, but "
+        "callers in clear text may do everything, too; disabled: everybody may do everything",
+    )
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")

@@ -14,19 +14,20 @@ METADATA_KEY = "authorization"
 SCHEME = "bearer "
 # Longer ones are none; tokens of Kubernetes have one or two kilobytes.
 MAX_TOKEN_LENGTH = 8_000
+NO_TOKEN = "this release needs a token, and the call has none: give one by token_file= or SMQ_TOKEN_FILE"
 
 
 class AccessControl:
     """Every denial goes through here, and is recorded. ``peer`` is where a call comes from, for the log."""
 
     def __init__(self, tokens: TokenVerifier, authorizer: Authorizer, audit: AccessAudit) -> None:
-        self._tokens = tokens
-        self._authorizer = authorizer
+        self.tokens = tokens
+        self.authorizer = authorizer
         self.audit = audit
 
     async def authenticate(self, metadata: Sequence[tuple[str, str | bytes]]) -> Caller:
         """Who has the token in the metadata of a call. Raises Unauthenticated, Unavailable."""
-        return await self._tokens.verify(bearer_token(metadata))
+        return await self.tokens.verify(bearer_token(metadata))
 
     async def authorize(self, caller: Caller, call: str, subject: CallSubject, peer: str) -> bool:
         """Returns False if the caller gets only what is in namespaces that it may list. Raises PermissionDenied."""
@@ -59,7 +60,7 @@ class AccessControl:
             return AccessDecision(False, "brokers have no rights to topics")
         first: AccessDecision | None = None
         for access in alternatives:
-            decision = await self._authorizer.allows(caller, access)
+            decision = await self.authorizer.allows(caller, access)
             if decision.allowed:
                 return decision
             first = first or decision
@@ -94,9 +95,7 @@ def bearer_token(metadata: Sequence[tuple[str, str | bytes]]) -> str:
     """The token in the metadata of a call. Raises Unauthenticated if there is none, or more than one."""
     given = [value for key, value in metadata if key == METADATA_KEY]
     if not given:
-        raise Unauthenticated(
-            "this release needs a token, and the call has none: give one by token_file= or SMQ_TOKEN_FILE"
-        )
+        raise Unauthenticated(NO_TOKEN)
     value = given[0]
     if len(given) > 1 or not isinstance(value, str) or not value.lower().startswith(SCHEME):
         raise Unauthenticated("the metadata `authorization` of this call is not one `Bearer` token")

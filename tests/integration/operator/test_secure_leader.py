@@ -1,4 +1,4 @@
-"""A leader with --secure as a process, and what strangers, clients and brokers get of it."""
+"""A leader with --security=required as a process, and what strangers, clients and brokers get of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ INCARNATION = "0123456789abcdef0123456789abcdef"
 @pytest.fixture(scope="module")
 def leader(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterator[LeaderProcess]:
     """One leader for all tests, without brokers."""
-    started = LeaderProcess(tmp_path_factory.mktemp("secure"), seaweed.settings("secure"), "--secure", brokers=0)
+    started = LeaderProcess(
+        tmp_path_factory.mktemp("secure"), seaweed.settings("secure"), "--security=required", brokers=0
+    )
     yield started.start()
     started.stop()
 

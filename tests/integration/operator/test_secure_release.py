@@ -1,4 +1,4 @@
-"""A whole release with --secure: leader, brokers and clients as they are, over a real filer."""
+"""A whole release with --security=required: leader, brokers and clients as they are, over a real filer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def leader(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterator[LeaderProcess]:
-    started = LeaderProcess(tmp_path_factory.mktemp("release"), seaweed.settings("release"), "--secure", brokers=3)
+    started = LeaderProcess(
+        tmp_path_factory.mktemp("release"), seaweed.settings("release"), "--security=required", brokers=3
+    )
     started.start()
     started.wait_for_brokers()
     started.apply(manifest(segments={"min": 2, "max": 4}))

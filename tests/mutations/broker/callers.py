@@ -12,6 +12,7 @@ TEST_CALLS = "tests/unit/core/access/test_broker_calls.py"
 TEST_CALLERS = "tests/unit/broker/access/test_secure_callers.py"
 TEST_REQUESTS = "tests/unit/broker/access/test_requests_are_checked.py"
 TEST_ENDS = "tests/unit/broker/access/test_streams_end.py"
+TEST_PERMISSIVE = "tests/unit/broker/access/test_permissive.py"
 TEST_LOGIN = "tests/unit/broker/access/test_login.py"
 TEST_REFUSED = f"{TEST_REQUESTS}::test_a_caller_without_the_right_is_refused"
 
@@ -67,9 +68,9 @@ MUTATIONS = (
     Mutation(
         "give_the_token_to_any_server",
         "A broker's token goes to a leader only, and to no other process of the release.",
-        "broker/smq_broker/leader_client/leader_channels.py",
-        '        named = ("grpc.ssl_target_name_override", LEADER_SERVER_NAME)\n',
-        '        named = ("grpc.ssl_target_name_override", "i-2.broker.smq.internal")\n',
+        "proto/smq_proto/leader_channels.py",
+        '("grpc.ssl_target_name_override", LEADER_SERVER_NAME)',
+        '("grpc.ssl_target_name_override", "i-2.broker.smq.internal")',
         (f"{TEST_LOGIN}::test_the_token_goes_to_a_leader_of_this_release_only",),
     ),
     Mutation(
@@ -215,5 +216,21 @@ MUTATIONS = (
         "        made.check_identity()\n",
         "",
         (f"{TEST_CALLERS}::test_a_caller_without_a_certificate_of_this_release_is_nobody",),
+    ),
+    Mutation(
+        "serve_anonymous_callers_with_certificates",
+        "At a permissive broker a certificate has its rights, and only clear text is anonymous.",
+        SERVER,
+        "        other = copy.copy(self)\n",
+        "        other = self\n",
+        (f"{TEST_PERMISSIVE}::test_over_tls_the_rights_are_those_of_the_certificate",),
+    ),
+    Mutation(
+        "fall_back_to_clear_text_in_mode_required",
+        "Only a permissive broker calls its leader in clear text.",
+        "broker/smq_broker/leader_client/leader_channels.py",
+        "if not self._ca_file or (self._permissive and not speaks_tls(address)):",
+        "if not self._ca_file or not speaks_tls(address):",
+        (f"{TEST_PERMISSIVE}::test_a_leader_in_clear_text_gets_reports_and_no_token",),
     ),
 )

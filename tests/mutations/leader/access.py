@@ -9,10 +9,13 @@ POLICY = "core/smq_core/access/policy.py"
 SECURITY = "operator/smq_operator/security"
 INTERCEPTOR = "operator/smq_operator/api/access/interceptor.py"
 AUTH = "operator/smq_operator/api/auth.py"
+API_SERVER = "operator/smq_operator/api/server.py"
+ANONYMOUS_ACCESS = f"{SECURITY}/anonymous_access.py"
 
 TEST_CALLS = "tests/unit/core/access/test_leader_calls.py"
 TEST_POLICY = "tests/unit/core/access/test_policy.py"
 TEST_ALLOWS = f"{TEST_POLICY}::test_a_rule_allows_what_it_names"
+TEST_PERMISSIVE = "tests/unit/operator/api/access/test_permissive.py"
 TEST_INTERCEPTOR = "tests/unit/operator/api/access/test_interceptor.py"
 TEST_BROKERS_DO = f"{TEST_INTERCEPTOR}::test_a_broker_reports_about_itself_and_does_little_else"
 TEST_STREAM = f"{TEST_INTERCEPTOR}::test_a_stream_ends_when_its_caller_loses_the_right"
@@ -222,8 +225,56 @@ MUTATIONS = (
         "adopt_open_brokers_into_a_secure_release",
         "A broker speaks as its leader does.",
         "operator/smq_operator/local/broker_processes.py",
-        "if record.secure != (self._credentials is not None):",
+        "if record.security is not self._security:",
         "if False:",
         (f"{TEST_BROKERS}::test_a_leader_adopts_brokers_that_can_report_to_it",),
+    ),
+    Mutation(
+        "serve_clear_text_in_mode_required",
+        "Only a permissive leader serves callers in clear text.",
+        API_SERVER,
+        "    if not permissive:\n",
+        "    if False:\n",
+        (f"{TEST_PERMISSIVE}::test_a_required_leader_serves_no_clear_text",),
+    ),
+    Mutation(
+        "serve_anonymous_callers_over_tls",
+        "Over TLS nobody is anonymous.",
+        API_SERVER,
+        "known = partial(AccessInterceptor, security.access, topics)",
+        "known = partial(AccessInterceptor, AnonymousAccess(security.access), topics)",
+        (f"{TEST_PERMISSIVE}::test_over_tls_nobody_is_anonymous",),
+    ),
+    Mutation(
+        "take_the_owner_of_a_bad_token_for_nobody",
+        "A token that nobody knows is refused in clear text, too.",
+        ANONYMOUS_ACCESS,
+        "return await super().authenticate(metadata) if has_token(metadata) else ANONYMOUS",
+        "return ANONYMOUS",
+        (f"{TEST_PERMISSIVE}::test_a_token_that_nobody_knows_is_refused_in_clear_text_too",),
+    ),
+    Mutation(
+        "give_a_token_the_rights_of_nobody",
+        "A caller with a token has its rights in clear text, and no others.",
+        ANONYMOUS_ACCESS,
+        "        if caller is not ANONYMOUS:\n",
+        "        if False:\n",
+        (f"{TEST_PERMISSIVE}::test_a_token_has_its_rights_and_no_others_in_clear_text",),
+    ),
+    Mutation(
+        "pass_tls_on_to_the_server_for_clear_text",
+        "A connection with TLS goes to the server that checks certificates, or nowhere.",
+        "storage/smq_storage/process/shared_port.py",
+        "port = self.tls if first[0] == TLS_HANDSHAKE else self.clear",
+        "port = self.tls if first[0] == TLS_HANDSHAKE and self.tls else self.clear",
+        ("tests/unit/storage/test_shared_port.py::test_tls_is_never_taken_for_clear_text",),
+    ),
+    Mutation(
+        "call_brokers_in_clear_text_in_mode_required",
+        "Only a permissive leader connects in clear text.",
+        "operator/smq_operator/brokers/dialer.py",
+        "None if self._permissive and not speaks_tls(replica.address) else",
+        "None if not speaks_tls(replica.address) else",
+        (f"{TEST_DIALER}::test_a_required_leader_connects_in_clear_text_to_nobody",),
     ),
 )

@@ -133,12 +133,12 @@ VALUES: dict[str, dict[str, Any]] = {
         "imagePullSecrets": [{"name": "registry"}],
     },
     "secure": {
-        "security": {"enabled": True},
+        "security": {"mode": "required"},
         "external": {"enabled": True},
         "compaction": {"enabled": True, "topics": ["flights", "travel/delays", "travel/flights"]},
     },
     "secure in a namespace": {
-        "security": {"enabled": True, "tokenAudience": "queue"},
+        "security": {"mode": "permissive", "tokenAudience": "queue"},
         "operator": {"clusterWide": False},
     },
     "quick to end": {"brokers": {"terminationGracePeriodSeconds": 15, "logLevel": "warning"}},
@@ -160,6 +160,7 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "a journal of an odd size": ({"brokers": {"journal": {"size": "much"}}}, "size"),
     "a compaction of nothing": ({"compaction": {"enabled": True}}, "compaction.topics is needed"),
     "a compaction now and then": ({"compaction": {"schedule": "often"}}, "schedule"),
+    "another mode": ({"security": {"mode": "open"}}, "mode"),
     "a topic that is a command": ({"compaction": {"topics": ["flights; id"]}}, "topics"),
     "an argument that is no flag": ({"operator": {"extraArgs": ["kube"]}}, "extraArgs"),
     "a size of files in words": ({"operator": {"mergeFilesBelow": "small"}}, "mergeFilesBelow"),

@@ -52,7 +52,7 @@ class LeaderProcess:
     def __init__(self, folder: Path, store: StoreSettings, *flags: str, brokers: int = 3) -> None:
         self.folder = folder
         self.store = store
-        self._flags = flags
+        self._flags = self._process_flags = flags
         self._brokers = brokers
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: grpc.Channel | None = None
@@ -66,6 +66,7 @@ class LeaderProcess:
 
     def launch(self, *flags: str) -> subprocess.Popen[bytes]:
         """Starts the process and returns at once."""
+        self._process_flags = (*self._flags, *flags)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = self.folder / f"leader-{uuid.uuid4().hex[:6]}.log"
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SMQ_"))}
@@ -74,7 +75,7 @@ class LeaderProcess:
                 [
                     *(sys.executable, "-m", "smq_operator.main", "local", "--dir", str(self.folder)),
                     *("--listen", f"127.0.0.1:{self._port}", "--http", "127.0.0.1:0", "--brokers", str(self._brokers)),
-                    *("--log-level", "debug", *self._flags, *flags),
+                    *("--log-level", "debug", *self._process_flags),
                 ],
                 env=clean | self.store.to_env(),
                 stdin=subprocess.DEVNULL,
@@ -104,7 +105,7 @@ class LeaderProcess:
 
     def _connect(self) -> grpc.Channel:
         """As the administrator, if the leader knows callers."""
-        if "--secure" not in self._flags:
+        if "--security=required" not in self._process_flags:
             return grpc.insecure_channel(self.address)
         return self.secure_channel((self.folder / "security" / "admin.token").read_text())
 

@@ -26,7 +26,7 @@ class SecureCluster(LocalCluster):
         self, folder: Path, store: StoreSettings, *, brokers: int = 2, lives: tuple[int, int] | None = None
     ) -> None:
         wrapper = () if lives is None else (sys.executable, str(short_lives.__file__), *map(str, lives))
-        arguments = ("--secure", "--broker-arg=--relay=127.0.0.1:0")
+        arguments = ("--security=required", "--broker-arg=--relay=127.0.0.1:0")
         super().__init__(folder, store, brokers=brokers, arguments=arguments, wrapper=wrapper)
         self.security = folder / "security"
         self.ca_file = self.security / "ca.crt"

@@ -238,7 +238,7 @@ def test_no_role_has_more_than_it_needs(values: dict[str, Any]) -> None:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert "pods/exec" not in rule["resources"]
             if {"secrets", "configmaps"} & set(rule["resources"]):
-                assert role["kind"] == "Role" and values["security"]["enabled"]
+                assert role["kind"] == "Role" and values["security"]["mode"] != "disabled"
                 own = {"smq-security", "smq-security-roots"}
                 assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) <= own
 

@@ -442,7 +442,7 @@ def test_the_status_names_an_outage_of_the_filer(monkeypatch: pytest.MonkeyPatch
 
 def test_a_secure_cluster_says_how_to_enter_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = DevCluster(tmp_path / "a b", listen="h:1", secure=True)
-    assert "--secure" in cluster._leader_args
+    assert "--security=required" in cluster._leader_args
     assert cluster.security is not None and DevCluster(tmp_path).security is None
 
     record = cluster.record()

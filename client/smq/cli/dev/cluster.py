@@ -98,7 +98,7 @@ class DevCluster:
         self.brokers = brokers
         self.max_brokers = max_brokers
         self._secure = secure
-        self._leader_args = (*more, *(("--secure",) if secure else ()))
+        self._leader_args = (*more, *(("--security=required",) if secure else ()))
         self._listen = listen
         self.address = listen
         self._http = http

@@ -21,6 +21,7 @@ from smq_operator.api.access.visible_topics import visible_topics
 from smq_operator.api.rpc_errors import Context, abort_with
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.security.access_control import AccessControl, has_token
+from smq_operator.security.anonymous_access import ANONYMOUS
 from smq_operator.security.callers import Caller, set_current_caller
 from smq_proto.v1 import admin_pb2
 
@@ -33,11 +34,17 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc.aio has no types for it
-    """For all services of the leader. ``topics`` returns the directory, which may not be there yet at first."""
+    """For all services of the leader. ``topics`` returns the directory, which may not be there yet at first.
 
-    def __init__(self, access: AccessControl, topics: Callable[[], TopicDirectory]) -> None:
+    ``client_of`` returns where a call comes from, by what gRPC says of that.
+    """
+
+    def __init__(
+        self, access: AccessControl, topics: Callable[[], TopicDirectory], client_of: Callable[[str], str] = str
+    ) -> None:
         self._access = access
         self._topics = topics
+        self._client_of = client_of
 
     async def intercept_service(
         self,
@@ -71,14 +78,15 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
 
         async def refuse(_: object, context: Context[Any, Any]) -> None:
             if isinstance(error, Unauthenticated):
-                self._access.record_unknown(error, call, has_token(metadata), context.peer())
+                self._access.record_unknown(error, call, has_token(metadata), self._peer(context))
             await abort_with(context, error)
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 
     def _unary(self, call: str, caller: Caller, handler: Any) -> Any:
         async def checked(request: Message, context: Context[Any, Any]) -> Any:
-            set_current_caller(caller)
+            if caller is not ANONYMOUS:
+                set_current_caller(caller)
             subject, outcome = CallSubject(), "CANCELLED"
             try:
                 subject, sees_all = await self._authorize(call, caller, request, context)
@@ -93,7 +101,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
                         self._record(call, caller, subject, context, outcome)
                 if not sees_all:
                     assert isinstance(reply, admin_pb2.TopicList)
-                    reply = await visible_topics(reply, caller, self._access, context.peer())
+                    reply = await visible_topics(reply, caller, self._access, self._peer(context))
                 return reply
             except grpc.aio.AbortError:
                 raise
@@ -104,7 +112,8 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
 
     def _stream(self, call: str, caller: Caller, metadata: Metadata, handler: Any) -> Any:
         async def checked(request: Message, context: Context[Any, Any]) -> AsyncIterator[Any]:
-            set_current_caller(caller)
+            if caller is not ANONYMOUS:
+                set_current_caller(caller)
             try:
                 await self._authorize(call, caller, request, context)
                 checked_replies = _with_checks(
@@ -124,7 +133,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
         try:
             caller = await self._access.authenticate(metadata)
         except Unauthenticated as error:
-            self._access.record_unknown(error, call, True, context.peer())
+            self._access.record_unknown(error, call, True, self._peer(context))
             raise
         await self._authorize(call, caller, request, context)
 
@@ -133,15 +142,18 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
     ) -> tuple[CallSubject, bool]:
         """What the call is about, and whether the caller sees all of the reply. Raises PermissionDenied."""
         subject = await subject_of(request, self._topics())
-        return subject, await self._access.authorize(caller, call, subject, context.peer())
+        return subject, await self._access.authorize(caller, call, subject, self._peer(context))
 
     def _record(
         self, call: str, caller: Caller, subject: CallSubject, context: Context[Any, Any], outcome: str
     ) -> None:
         about = subject.topic or subject.incarnation
         self._access.audit.record_call(
-            call, identity=caller.identity, about=about, peer=context.peer(), outcome=outcome
+            call, identity=caller.identity, about=about, peer=self._peer(context), outcome=outcome
         )
+
+    def _peer(self, context: Context[Any, Any]) -> str:
+        return self._client_of(context.peer())
 
 
 async def _with_checks(

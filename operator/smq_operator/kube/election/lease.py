@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -47,9 +47,9 @@ class LeaseElector:
         pod: str,
         address: str,
         on_reconnect: Callable[[], None],
-        dial: PeerDialer = open_channel,
+        dials: Sequence[PeerDialer] = (open_channel,),
     ) -> None:
-        self._dial = dial
+        self._dials = dials
         self._api = api
         self._cache = cache
         self._now = clock
@@ -202,7 +202,7 @@ class LeaseElector:
 
     async def _find_leading_peer(self) -> None:
         if self.candidate.lease_expired(self._now()):
-            self._successor = await leading_peer(self._cache, self._pod, self._dial)
+            self._successor = await leading_peer(self._cache, self._pod, self._dials)
             if self._successor:
                 self.candidate.renewal_rejected(self._now())
 

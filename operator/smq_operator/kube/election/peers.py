@@ -7,7 +7,7 @@ brokers that are connected to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import grpc
@@ -43,11 +43,14 @@ def secure_dialer(roots: bytes, token: str) -> PeerDialer:
     return lambda address: grpc.aio.secure_channel(address, credentials, options)
 
 
-async def leading_peer(cache: ResourceCache, pod: str, dial: PeerDialer) -> str:
-    """The address of an operator in another Pod than ``pod`` that leads; empty if none does."""
-    addresses = list(_addresses(cache, pod))
-    answers = await asyncio.gather(*(leads(address, dial) for address in addresses))
-    return next((address for address, leads in zip(addresses, answers, strict=True) if leads), "")
+async def leading_peer(cache: ResourceCache, pod: str, dials: Sequence[PeerDialer]) -> str:
+    """The address of an operator in another Pod than ``pod`` that leads; empty if none does.
+
+    While a release is being secured, some operators speak TLS and others do not: each is called by all ``dials``.
+    """
+    calls = [(address, dial) for address in _addresses(cache, pod) for dial in dials]
+    answers = await asyncio.gather(*(leads(address, dial) for address, dial in calls))
+    return next((address for (address, _), leads in zip(calls, answers, strict=True) if leads), "")
 
 
 def _addresses(cache: ResourceCache, pod: str) -> Iterator[str]:

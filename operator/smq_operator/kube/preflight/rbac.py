@@ -63,7 +63,7 @@ def required_permissions(kube: KubeSettings) -> list[Permission]:
         ),
         Permission(verb="patch", kind=SEGMENTS, namespace=led_namespace, subresource="status", essential=False),
         *(Permission(verb=verb, kind=EVENTS, namespace=led_namespace, essential=False) for verb in ("create", "patch")),
-        *(Permission(verb="create", kind=it, namespace="") for it in _REVIEWS if kube.secure),
+        *(Permission(verb="create", kind=it, namespace="") for it in _REVIEWS if kube.security.knows_callers),
     ]
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 import structlog
 import yaml
 
+from smq_core.access.modes import SecurityMode
 from smq_core.access.policy import ANY
 from smq_core.errors import InvalidRequest
 from smq_operator.local.security.broker_credentials import BrokerCredentials
@@ -98,8 +99,8 @@ class SecurityFolder:
         """Raises InvalidRequest if the key is not there."""
         return BrokerTokens(self._key(BROKER_KEY), has_ended)
 
-    def credentials(self, tokens: BrokerTokens) -> BrokerCredentials:
-        return BrokerCredentials(self.folder / "brokers", self.folder / ROOTS, tokens)
+    def credentials(self, tokens: BrokerTokens, mode: SecurityMode = SecurityMode.REQUIRED) -> BrokerCredentials:
+        return BrokerCredentials(self.folder / "brokers", self.folder / ROOTS, tokens, mode)
 
     def open(self, brokers: BrokerTokens, process: str) -> LeaderSecurity:
         """What is in the folder, for the leader whose process has this id. Raises InvalidRequest if it is not whole."""

@@ -49,6 +49,7 @@ def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureF
         (["--ca-file", "c"], FILER | {"SMQ_LEADER": "a:1"}, "--token-file: required with --ca-file"),
         (["--ca-file", "c", "--token-file", "t"], FILER, "--token-file: .*logs in at a leader.*--leader"),
         ([], FILER | {"SMQ_CA_FILE": "c", "SMQ_LEADER": "a:1"}, "--token-file: required with --ca-file"),
+        (["--permissive", "true"], FILER, "--permissive: needs the roots.*--ca-file"),
         ([], FILER | {"SMQ_GRACE": "soon", "SMQ_LISTEN": "7070"}, r"--listen: .*\n--grace: .*number"),
     ],
 )
@@ -60,7 +61,10 @@ def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], env: dict[str
 def test_a_broker_with_roots_and_a_token_is_secure() -> None:
     settings = parse(["--leader", "a:1"], FILER | {"SMQ_CA_FILE": "ca.crt", "SMQ_TOKEN_FILE": "token"})
     assert (settings.ca_file, settings.token_file) == ("ca.crt", "token")
-    assert parse([], FILER).ca_file == parse([], FILER).token_file == ""
+    assert parse([], FILER).ca_file == parse([], FILER).token_file == "" and not settings.permissive
+    assert not parse([], FILER | {"SMQ_PERMISSIVE": ""}).permissive
+    secure = FILER | {"SMQ_CA_FILE": "ca.crt", "SMQ_TOKEN_FILE": "token", "SMQ_LEADER": "a:1"}
+    assert parse([], secure | {"SMQ_PERMISSIVE": "true"}).permissive
 
 
 @pytest.mark.parametrize(

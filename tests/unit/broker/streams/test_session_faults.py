@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from smq_broker.leader_client import leader_session as session
-from smq_broker.leader_client.leader_channels import ERROR_TRAILER, LeaderChannels, failure_of
+from smq_broker.leader_client.leader_channels import ERROR_TRAILER, LeaderChannels
 from smq_broker.leader_client.leader_session import LeaderSession
 from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.health import HealthServer
@@ -188,7 +188,7 @@ def test_a_change_that_comes_after_the_status_was_taken_is_reported_at_once() ->
 def test_a_process_that_is_declared_gone_ends() -> None:
     with pytest.MonkeyPatch.context() as patch:
         it = SessionWithFault(NthFailure("nothing", 1, unexpected), patch)
-        patch.setattr(session, "failure_of", lambda error: WrongIncarnation("b-1 was declared gone"))
+        patch.setattr(LeaderChannels, "failure_of", lambda *_: WrongIncarnation("b-1 was declared gone"))
         try:
             it.session.start()
             eventually(lambda: it.ended)
@@ -332,6 +332,6 @@ def test_a_broker_says_why_its_reports_are_rejected(monkeypatch: pytest.MonkeyPa
     it = SessionWithFault(NthFailure("", 0, unexpected), monkeypatch)
     for attempt in range(2):
         with capture_logs() as logs:
-            it.session._try_next_leader("one:1", failure_of(RpcRejected()))
+            it.session._try_next_leader("one:1", LeaderChannels().failure_of(RpcRejected(), "one:1"))
         rejected = [line["message"] for line in logs if line["event"] == "leader.report_rejected"]
         assert rejected == (["protocol version 3"] if attempt == 0 else []), "it is said once"

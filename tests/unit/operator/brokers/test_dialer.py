@@ -92,3 +92,28 @@ async def test_an_open_release_connects_in_clear_text() -> None:
             assert brokers._connections["i1"] is connection and OPEN.certificate() is None
     finally:
         brokers.close()
+
+
+async def test_a_permissive_leader_connects_over_tls_to_whoever_speaks_it() -> None:
+    release = Release()
+    brokers = BrokerClients(threads=2, dialer=SecureDialer(release.own, permissive=True))
+    try:
+        with broker(release.broker_certificate("i1")) as address, _Broker("grpc://127.0.0.1:0") as clear:
+            assert (await identity_at(brokers, address, "i1")).name == "leader-1"
+            replica = Replica("b2", "i2", f"127.0.0.1:{clear.port}")
+            assert await brokers.call(replica, "status", Empty(), timeout=5) == b"", "it shows no certificate there"
+            connection = brokers._connections["i2"]
+            assert await brokers.call(replica, "status", Empty(), timeout=5, urgent=True) == b""
+            assert brokers._connections["i2"] is connection
+    finally:
+        brokers.close()
+
+
+async def test_a_required_leader_connects_in_clear_text_to_nobody() -> None:
+    release = Release()
+    brokers = BrokerClients(threads=2, dialer=SecureDialer(release.own))
+    try:
+        with _Broker("grpc://127.0.0.1:0") as clear, pytest.raises(Unavailable, match="does not speak TLS"):
+            await brokers.call(Replica("b1", "i1", f"127.0.0.1:{clear.port}"), "status", Empty(), timeout=5)
+    finally:
+        brokers.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
+from smq_core.access.modes import SecurityMode
 from smq_core.model.group_start import GroupStart
 from smq_operator.metrics import Metrics
-from smq_operator.security.audit import DenialReason
+from smq_operator.security.audit import AccessAudit, DenialReason
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
@@ -20,6 +20,9 @@ DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 
 def exposed(leader: LeaderInMemory) -> str:
     """What the leader serves at /metrics."""
+    audit = AccessAudit(lambda: 0.0)
+    audit.denied[DenialReason.NO_TOKEN] = 2
+    audit.record_open_call("Topics.Locate", "10.0.0.1:7")
     metrics = Metrics(
         topics=leader.topics,
         registry=leader.registry,
@@ -32,7 +35,8 @@ def exposed(leader: LeaderInMemory) -> str:
         group_lags=leader.parts.group_lags,
         tasks=leader.tasks,
         clock=leader.parts.clock,
-        denied=Counter({DenialReason.NO_TOKEN: 2}),
+        security=SecurityMode.PERMISSIVE,
+        audit=audit,
     )
     return metrics.exposition()[0].decode()
 
@@ -59,6 +63,9 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     assert served == documented
     assert 'smq_leader_brokers{state="alive"} 2.0' in text
     assert 'smq_leader_access_denied_total{reason="no_token"} 2.0' in text
+    assert 'smq_leader_open_calls_total{call="Topics.Locate"} 1.0' in text
+    assert 'smq_leader_security_mode{mode="permissive"} 1.0' in text
+    assert 'smq_leader_security_mode{mode="required"} 0.0' in text
     assert 'smq_group_lag_messages{group="g",topic="default/t"} 0.0' in text
     assert 'smq_group_members{group="g",topic="default/t"} 1.0' in text
     assert 'smq_topic_groups{topic="default/t"} 1.0' in text

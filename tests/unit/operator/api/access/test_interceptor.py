@@ -11,47 +11,19 @@ import grpc
 import pytest
 import structlog
 from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 
-from smq_core.errors import PermissionDenied, SmqError, Unauthenticated, Unavailable
+from smq_core.errors import PermissionDenied, Unauthenticated, Unavailable
 from smq_operator.api.access import interceptor
 from smq_operator.security.audit import DenialReason
 from smq_proto.v1 import admin_pb2, brokers_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from support.leader_access import SecureApi, methods, secure_api, smq_error
-from support.processes.leader import manifest
+from support.leader_access import CALLS, reached, request_of, secure_api, smq_error
 from support.waiting import wait_until
 
-CALLS = sorted(methods())
 OWN_CALLS = {call for call in CALLS if call.startswith("Auth.")} | {"Topics.ReportUnreachable"}
 # A stream that nobody checks would never end.
 STREAM_DEADLINE_SECONDS = 15.0
 WATCH = topics_pb2.WatchRequest(topic="flights")
-
-
-def request_of(call: str, incarnation: str = "i1") -> Message:
-    if call == "Admin.ApplyTopic":
-        return admin_pb2.ApplyTopicRequest(manifest=manifest("flights"))
-    kind = GetMessageClass(methods()[call].input_type)
-    fields = {"topic": "flights", "group": "g", "incarnation": incarnation, "broker": "b1"}
-    return kind(**{name: value for name, value in fields.items() if name in kind.DESCRIPTOR.fields_by_name})
-
-
-async def one_reply() -> AsyncIterator[Message]:
-    yield pb.LocateReply()
-
-
-async def reached(api: SecureApi, call: str, token: str | None) -> SmqError | None:
-    """The error of the caller; None if it got to the handler."""
-    api.handlers.replies["Topics.Watch"] = one_reply
-    before = len(api.handlers.seen)
-    try:
-        await api.call(call, request_of(call), token)
-    except SmqError as error:
-        assert len(api.handlers.seen) == before, f"{call} was refused, but its handler ran"
-        return error
-    assert len(api.handlers.seen) == before + 1
-    return None
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "smq-broker.i1.00", "Bearer", "x" * 7000])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from smq_core.access.modes import SecurityMode
 from smq_operator.local.broker_processes import BrokerProcesses
 from smq_operator.local.broker_records import read_records
 from smq_operator.local.security.broker_credentials import BrokerCredentials
@@ -22,11 +23,14 @@ print("started", flush=True)
 while True:
     time.sleep(0.01)
 """
+DISABLED, PERMISSIVE, REQUIRED = SecurityMode
 TOKENS = BrokerTokens(b"k" * 32, lambda _: False)
 
 
-def processes(folder: Path, *, secure: bool = True) -> BrokerProcesses:
-    credentials = BrokerCredentials(folder / "tokens", folder / "ca.crt", TOKENS) if secure else None
+def processes(folder: Path, mode: SecurityMode = SecurityMode.REQUIRED) -> BrokerProcesses:
+    credentials = None
+    if mode.knows_callers:
+        credentials = BrokerCredentials(folder / "tokens", folder / "ca.crt", TOKENS, mode)
     made = BrokerProcesses(
         folder=folder,
         leader="l:1",
@@ -73,19 +77,37 @@ async def test_a_broker_of_an_open_release_inherits_no_credentials(
 ) -> None:
     monkeypatch.setenv("SMQ_CA_FILE", "/mine/ca.crt")
     monkeypatch.setenv("SMQ_TOKEN_FILE", "/mine/token")
-    running = processes(tmp_path, secure=False)
+    monkeypatch.setenv("SMQ_PERMISSIVE", "true")
+    running = processes(tmp_path, DISABLED)
     running.set_desired(["b"])
     await wait_until(lambda: started(tmp_path))
-    assert (environment(tmp_path)["SMQ_CA_FILE"], environment(tmp_path)["SMQ_TOKEN_FILE"]) == ("", "")
+    assert [environment(tmp_path)[f"SMQ_{it}"] for it in ("CA_FILE", "TOKEN_FILE", "PERMISSIVE")] == ["", "", ""]
     await running.stop(HANG_GUARD)
 
 
-@pytest.mark.parametrize("before, now", [(True, True), (False, True), (True, False)])
+async def test_a_permissive_leader_starts_permissive_brokers(tmp_path: Path) -> None:
+    running = processes(tmp_path, PERMISSIVE)
+    running.set_desired(["b"])
+    await wait_until(lambda: started(tmp_path))
+    assert environment(tmp_path)["SMQ_PERMISSIVE"] == "true" and environment(tmp_path)["SMQ_CA_FILE"]
+    await running.stop(HANG_GUARD)
+
+
+@pytest.mark.parametrize(
+    "before, now",
+    [
+        (REQUIRED, REQUIRED),
+        (PERMISSIVE, PERMISSIVE),
+        (DISABLED, PERMISSIVE),
+        (PERMISSIVE, REQUIRED),
+        (REQUIRED, DISABLED),
+    ],
+)
 @pytest.mark.parametrize("recorded", [True, False])
 async def test_a_leader_adopts_brokers_that_can_report_to_it(
-    tmp_path: Path, before: bool, now: bool, recorded: bool
+    tmp_path: Path, before: SecurityMode, now: SecurityMode, recorded: bool
 ) -> None:
-    first = processes(tmp_path, secure=before)
+    first = processes(tmp_path, before)
     first.set_desired(["b"])
     await wait_until(lambda: started(tmp_path))
     incarnation = first.current_incarnation("b")
@@ -93,7 +115,7 @@ async def test_a_leader_adopts_brokers_that_can_report_to_it(
     first.detach()
     if not recorded:
         (tmp_path / "brokers" / "b.json").unlink()
-    second = processes(tmp_path, secure=now)
+    second = processes(tmp_path, now)
     second.set_desired(["b"])
     if before == now:
         assert second.current_incarnation("b") == incarnation and second.termination_proof(incarnation) is None
