@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import structlog
@@ -19,21 +18,19 @@ from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import SECOND, Topic
 from smq_core.reconcile.retention import GroupProgress, Removal, plan_retention
 from smq_operator.brokers.registry import BrokerRegistry
-from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
-from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
+from smq_operator.cleanup.deleted_topics_collector import DeletedTopicsCollector
 from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, ClockReading, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import PinnedFiles, end_expired_pins
+from smq_operator.cleanup.reported_segments import date, hosted_segments, started_segments, written_uploads
 from smq_operator.cleanup.retention import (
     ConsistentState,
     IsHeld,
-    StartedSegment,
     age_of_removal,
     delete_files,
     read_consistent,
     remove_expired,
 )
-from smq_operator.cleanup.stale_segments import UNSEALED_STATES
 from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
 from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
 from smq_operator.cleanup.unreferenced_uploads import (
@@ -44,7 +41,6 @@ from smq_operator.cleanup.unreferenced_uploads import (
 )
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.reconcile.topics.adoption import record_deletion
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.topics.topic_events import TopicEvents
@@ -53,13 +49,10 @@ from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_proto.v1 import data_pb2 as pb
 
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.5
-# When a new leader first looks for topics deleted without a leader: their segments still accept messages.
-FIRST_CHECK_US = 15 * SECOND
 PIN_CHECK_INTERVAL_US = 60 * SECOND
 # The number of segments that the reason of a decision names.
 MAX_NAMED_SEGMENTS = 5
@@ -95,7 +88,6 @@ class GarbageCollector:
     ) -> None:
         self._topics = topics
         self._registry = registry
-        self._platform = platform
         self._groups = groups
         self._store = store
         self._decisions = decisions
@@ -103,7 +95,6 @@ class GarbageCollector:
         self._tasks = tasks
         self._now = clock
         self._filer_clock = filer_clock
-        self._owner = owner
         self._settings = settings
         self._kept_uploads = kept_uploads
         self._is_held = is_held
@@ -114,18 +105,20 @@ class GarbageCollector:
         self._next_orphan_check_at: dict[str, int] = {}
         self._next_uploads_check_at: dict[str, int] = {}
         self._next_pin_check_at: dict[str, int] = {}
-        self._retained_uids: set[str] = set()
         self._reported_folders: set[tuple[str, str]] = set()
         self._unreadable: dict[str, str] = {}
         """By topic: the path of what its last pass could not read."""
-        self._vanished_quarantine = DocumentQuarantine(
-            tasks.problems, clock, "the leader does not find out whether the topic was deleted"
+        self._deleted = DeletedTopicsCollector(
+            topics=topics,
+            registry=registry,
+            platform=platform,
+            store=store,
+            problems=tasks.problems,
+            clock=clock,
+            filer_clock=filer_clock,
+            owner=owner,
+            settings=settings,
         )
-        self._deleted_quarantine = DocumentQuarantine(
-            tasks.problems, clock, "the data of this deleted topic is not deleted"
-        )
-        self._next_deletion_check_at = 0
-        self._next_vanished_check_at = 0
         self.removed: Counter[str] = Counter()
         self.removed_bytes: Counter[str] = Counter()
         self.files: Counter[str] = Counter()
@@ -144,9 +137,7 @@ class GarbageCollector:
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
-        now = self._now()
-        self._next_deletion_check_at = now + self._settings.retention_interval_us
-        self._next_vanished_check_at = now + min(self._settings.orphan_check_interval_us, FIRST_CHECK_US)
+        self._deleted.start()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             await self._run_guarded("", self._compare_clocks)
@@ -192,7 +183,7 @@ class GarbageCollector:
     async def _trim(self, managed: ManagedTopic, topic: Topic, request: TrimRequest) -> Trim:
         async with self._removing:
             clocks, known, groups = await self._read_state(managed, topic)
-            started = self._started_segments(topic)
+            started = started_segments(self._registry, topic.uid)
             found = await self._store.run(
                 trim_topic, topic, request, known, groups, started, clocks, self._store.retry_policy, self._is_held
             )
@@ -209,7 +200,7 @@ class GarbageCollector:
             async with self._removing:
                 await self._apply_retention(managed, topic)
             self._retention_checked[topic.uid] = (self._now(), managed.index_changes)
-        await self._superseded.collect(managed, topic, lambda: self._hosted_segments(topic))
+        await self._superseded.collect(managed, topic, lambda: hosted_segments(self._registry, topic.uid))
         self.files["superseded"] = self._superseded.deleted_files
         if now >= self._next_pin_check_at.get(topic.uid, 0):
             self._next_pin_check_at[topic.uid] = now + PIN_CHECK_INTERVAL_US
@@ -222,7 +213,7 @@ class GarbageCollector:
             await self._collect_orphans(managed, topic)
         if now >= self._next_uploads_check_at.setdefault(topic.uid, now + self._settings.orphan_check_interval_us):
             clocks = await self._filer_clock.read()
-            written = self._written_uploads(topic, clocks)
+            written = written_uploads(self._registry, topic.uid, clocks)
             if managed.layout is not None and all(
                 (it.primary.incarnation, it.name) in written for it in managed.layout.segments
             ):
@@ -234,7 +225,7 @@ class GarbageCollector:
         # The known index decides whether the filer is read at all; what the filer has decides what is removed.
         if plan_retention(topic.spec, list(managed.sealed.values()), [], now).removals:
             clocks, known, groups = await self._read_state(managed, topic)
-            started = self._started_segments(topic)
+            started = started_segments(self._registry, topic.uid)
             verdict = await self._store.run(
                 remove_expired, topic, known, groups, started, clocks, self._store.retry_policy, self._is_held
             )
@@ -300,43 +291,9 @@ class GarbageCollector:
             managed.segments_removed(removals, now)
             self._queue.enqueue(managed)
 
-    def _started_segments(self, topic: Topic) -> set[StartedSegment]:
-        """The segments that brokers report, without those that wait for their predecessors."""
-        return {
-            (broker.replica.incarnation, segment.segment)
-            for broker in self._registry.all()
-            for segment in broker.status.segments
-            if segment.uid == topic.uid and segment.state != pb.SegmentReport.WAITING
-        }
-
-    def _hosted_segments(self, topic: Topic) -> set[str]:
-        """The segments of which a broker that may be alive has not reported the seal."""
-        return {
-            segment.segment
-            for broker in self._registry.all()
-            if broker.terminated is None
-            for segment in broker.status.segments
-            if segment.uid == topic.uid and segment.state in UNSEALED_STATES
-        }
-
-    def _written_uploads(self, topic: Topic, clocks: ClockReading) -> dict[HostedSegment, WrittenUploads]:
-        """What primaries say in reports that are newer than the last reading of the filer's time.
-
-        Only since then no unnoticed suspension of this machine hides how old a report is.
-        """
-        return {
-            (broker.replica.incarnation, it.segment): WrittenUploads(
-                it.chain_end, _date(max(0, clocks.filer - (clocks.leader - broker.status_at) - it.unwritten_upload_age))
-            )
-            for broker in self._registry.all()
-            if broker.status_at >= clocks.measured_at
-            for it in broker.status.segments
-            if it.uid == topic.uid and it.primary and it.unwritten_upload_age
-        }
-
     async def _collect_orphans(self, managed: ManagedTopic, topic: Topic) -> None:
         changes = managed.index_changes
-        before = _date((await self._filer_clock.read()).earliest - self._settings.orphan_grace_us)
+        before = date((await self._filer_clock.read()).earliest - self._settings.orphan_grace_us)
         found = await self._store.run(collect_orphaned_files, topic, before)
         if managed.topic is not None and managed.topic.uid == topic.uid and managed.index_changes == changes:
             managed.file_lists_named(found.named)  # also those of other processes' compactions
@@ -360,7 +317,7 @@ class GarbageCollector:
     async def _collect_uploads(
         self, topic: Topic, clocks: ClockReading, written: Mapping[HostedSegment, WrittenUploads]
     ) -> None:
-        before = _date(clocks.earliest - self._settings.uploads_grace_us)
+        before = date(clocks.earliest - self._settings.uploads_grace_us)
         count = await self._store.run(collect_unreferenced_uploads, topic, before, written, self._kept_uploads)
         if count:
             self.files["upload"] += count
@@ -369,75 +326,11 @@ class GarbageCollector:
     # ---- deleted topics
 
     def _on_topic_deleted(self, managed: ManagedTopic) -> None:
-        """Records the deletion in the filer, so that any later leader continues it."""
         if managed.topic is not None:
-            self._tasks.spawn(self._run_guarded(managed.name, self._record_deletion, managed.topic))
-        else:  # the filer may have it from earlier leaders
-            self._next_vanished_check_at = self._now()
-
-    async def _record_deletion(self, topic: Topic) -> None:
-        now = self._now()
-        try:
-            await self._store.run(record_deletion, topic.name, topic.uid, self._store.retry_policy, now)
-        except Exception:
-            # The topic is not managed any more, so only a look at all topics of the filer finds it again.
-            self._next_vanished_check_at = min(self._next_vanished_check_at, now + FIRST_CHECK_US)
-            raise
+            self._tasks.spawn(self._run_guarded(managed.name, self._deleted.record, managed.topic))
+        else:
+            self._deleted.look_for_vanished()
 
     async def _collect_deleted_topics(self) -> None:
-        now = self._now()
-        if now >= self._next_vanished_check_at:
-            self._next_vanished_check_at = again = (
-                now + self._settings.retention_interval_us
-            )  # sooner, in case the filer does not answer
-            scan = DocumentScan()
-            for name in await self._store.run(
-                record_vanished_topics, self._live_topics(), self._owner(), now, self._store.retry_policy, scan
-            ):
-                log.info("topic.deletion_discovered", topic=name, message="deleted while no leader was running")
-            complete = self._vanished_quarantine.update(scan)
-            self.failures += bool(scan.unavailable)
-            if complete and self._next_vanished_check_at == again:  # no topic was deleted meanwhile
-                self._next_vanished_check_at = now + self._settings.orphan_check_interval_us
-        if now >= self._next_deletion_check_at:
-            self._next_deletion_check_at = now + self._settings.retention_interval_us
-            grace_us, scan = self._settings.deleted_topics_grace_us, DocumentScan()
-            clocks = await self._filer_clock.read()  # before the topics that live, as this process may be paused
-            for it in await self._store.run(
-                collect_deleted_topics,
-                self._live_topics(),
-                grace_us,
-                clocks,
-                self._store.retry_policy,
-                self._retained_uids,
-                scan,
-            ):
-                self.files["deleted_topic"] += it.files
-                log.info(
-                    "deleted_topic.data_deleted",
-                    topic=it.topic,
-                    uid=it.uid,
-                    files=it.files,
-                    reason="the topic was deleted with deletionPolicy Delete",
-                )
-            self._deleted_quarantine.update(scan)
-            self.failures += bool(scan.unavailable)
-
-    def _live_topics(self) -> LiveTopics:
-        managed_topics = self._topics.values()
-        uids = {managed.topic.uid for managed in managed_topics if managed.topic is not None}
-        uids |= {managed.desired.uid for managed in managed_topics if managed.desired.uid is not None}
-        hosted_uids = {
-            segment.uid
-            for broker in self._registry.all()
-            if broker.terminated is None
-            for segment in broker.status.segments
-            if segment.state in UNSEALED_STATES
-        }
-        return LiveTopics(
-            uids, set(self._topics), hosted_uids, complete=self._topics.synced and not self._platform.problems()
-        )
-
-
-def _date(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
+        self.failures += await self._deleted.collect()
+        self.files["deleted_topic"] = self._deleted.deleted_files

@@ -550,7 +550,7 @@ MUTATIONS = (
     Mutation(
         "delete_topics_before_the_desired_ones_are_known",
         "A topic counts as deleted only if the desired topics are known.",
-        "operator/smq_operator/cleanup/garbage_collection.py",
+        "operator/smq_operator/cleanup/deleted_topics_collector.py",
         "self._topics.synced and not self._platform.problems()",
         "not self._platform.problems()",
         (f"{TEST_DOCUMENTS}::test_no_topic_is_deleted_before_the_desired_topics_are_known",),

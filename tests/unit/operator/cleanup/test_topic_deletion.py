@@ -14,7 +14,7 @@ from smq_core.model.entities import TopicSpec
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_operator.api import admin
 from smq_operator.brokers import sealing
-from smq_operator.cleanup import garbage_collection, topic_deletion
+from smq_operator.cleanup import deleted_topics_collector, topic_deletion
 from smq_operator.cleanup.deleted_topics import LiveTopics, record_vanished_topics
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.platform_port import DesiredTopic
@@ -396,7 +396,9 @@ async def test_a_resource_that_is_deleted_while_a_new_leader_reads_its_topic_is_
 ):
     unread = UnreadTopic(monkeypatch, given=True, hangs=True)
     deletable_topic, leader = unread.deletable_topic, await unread.next_leader()
-    monkeypatch.setattr(garbage_collection, "record_vanished_topics", lambda *args: [])  # the next look may be far away
+    monkeypatch.setattr(
+        deleted_topics_collector, "record_vanished_topics", lambda *args: []
+    )  # the next look may be far away
     async with running_leader(leader):
         await wait_until(unread.attempted.is_set)
         unread.delete_resource(leader)
@@ -419,7 +421,7 @@ async def test_a_resource_deleted_before_the_new_leader_read_its_topic_is_found(
 
     unread = UnreadTopic(monkeypatch, given=True)
     deletable_topic, leader = unread.deletable_topic, await unread.next_leader()
-    monkeypatch.setattr(garbage_collection, "record_vanished_topics", record)
+    monkeypatch.setattr(deleted_topics_collector, "record_vanished_topics", record)
     monkeypatch.setattr(topic_deletion, "CHECK_INTERVAL_SECONDS", 0.1)
     async with running_leader(leader):
         await wait_until(unread.attempted.is_set)

@@ -261,10 +261,10 @@ async def test_a_new_leader_takes_no_group_for_abandoned_before_its_members_coul
 async def test_no_topic_is_deleted_before_the_desired_topics_are_known():
     topics = TwoTopics()
     leader = topics.leader()
-    assert not leader.garbage_collector._live_topics().complete
+    assert not leader.garbage_collector._deleted._live_topics().complete
     async with running_leader(leader):
         await topics.open(leader)
-        assert leader.garbage_collector._live_topics().complete
+        assert leader.garbage_collector._deleted._live_topics().complete
 
 
 def test_a_document_that_is_read_again_is_no_problem_any_more() -> None:
