@@ -34,12 +34,13 @@ from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.message_batcher import MessageBatcher, RowPartitions
-from smq.producing.producer_claims import claim_epoch
+from smq.producing.producer_claims import claim_id
 from smq.producing.uploads.large_values import LargeValueUploader
 from smq.producing.uploads.reference_publisher import ReferencePublisher, goes_by_reference
 from smq.producing.uploads.upload_delivery import UploadDeliveryState
 from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
 from smq.transport.schema_versions import SchemaVersions
+from smq_core.access.producer_ids import id_of
 from smq_core.errors import InvalidRequest, PartlySent, SmqError
 from smq_storage.process.locks import make_lock
 
@@ -95,13 +96,16 @@ class Producer:
             raise InvalidRequest("an epoch belongs to a producer_id: pass both, or leave out epoch=")
         instance = uuid.uuid4().hex[:16]
         if producer_id is not None:
-            epoch = claim_epoch(view, producer_id, instance, epoch, CLAIM_TIMEOUT_SECONDS)
+            full_id, epoch = claim_id(view, producer_id, instance, epoch, CLAIM_TIMEOUT_SECONDS)
+        else:
+            producer_id = uuid.uuid4().hex
+            full_id = id_of(producer_id, view.dialer.identity())
         self._view = view
         self._encoder_lock = make_lock()
         self._encoder = BatchEncoder(view.snapshot.topic, SchemaVersions(view.snapshot).newest)
         self._batch_bytes = batch_bytes
         self._timeout = timeout
-        self.producer_id = producer_id or uuid.uuid4().hex
+        self.producer_id = producer_id
         self.epoch = epoch or 0
         self._keyless = KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30))
         self._untyped = not self._encoder.typed
@@ -113,7 +117,7 @@ class Producer:
             timeout=timeout,
             make_engine=lambda on_resolved: ProducerEngine(
                 view,
-                producer_id=self.producer_id,
+                producer_id=full_id,
                 epoch=self.epoch,
                 instance=instance,
                 timeout=timeout,

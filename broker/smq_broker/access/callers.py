@@ -6,8 +6,10 @@ Actions and streams make the same checks with and without security, so that none
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from smq_core.access.producer_ids import ANYBODY, Claimant
 from smq_proto.v1 import data_pb2 as pb
 
 
@@ -28,8 +30,20 @@ class Caller(Protocol):
         """Whether the caller has a right to the topic with this uid, as this call needs it. Raises GrantMissing."""
         ...
 
+    def require_producer(self, uid: str, producer_id: str) -> None:
+        """Whether the caller may write to the topic as this producer. Raises PermissionDenied."""
+        ...
+
     def require_incarnation(self, incarnation: str) -> None:
         """Whether the caller is this incarnation of a broker. Raises PermissionDenied."""
+        ...
+
+    def claimant(self, uid: str, topic: str = "") -> Claimant:
+        """Who claims an id of the topic with this uid."""
+        ...
+
+    def recorded(self) -> AbstractContextManager[None]:
+        """Within it a PermissionDenied that is raised is one of this caller, for the log and the metrics."""
         ...
 
     def recheck(self) -> None:
@@ -62,7 +76,15 @@ class OpenCaller:
 
     def require(self, uid: str, topic: str = "") -> None: ...
 
+    def require_producer(self, uid: str, producer_id: str) -> None: ...
+
     def require_incarnation(self, incarnation: str) -> None: ...
+
+    def claimant(self, uid: str, topic: str = "") -> Claimant:
+        return ANYBODY
+
+    def recorded(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def recheck(self) -> None: ...
 

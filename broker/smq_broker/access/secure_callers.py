@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from smq_broker.access.callers import Caller
@@ -12,6 +13,8 @@ from smq_broker.access.denials import Denials
 from smq_broker.access.presented_grants import PresentedGrants
 from smq_core.access.broker_calls import grant_missing, identity_denial, role_denial, rule_of
 from smq_core.access.peers import Peer, Role, parse_peer
+from smq_core.access.producer_ids import ANYBODY, Claimant, is_own, require_own
+from smq_core.access.rights import Right
 from smq_core.errors import PermissionDenied, SmqError, Unauthenticated
 from smq_core.model.names import bounded
 from smq_proto.v1 import data_pb2 as pb
@@ -66,6 +69,8 @@ class SecureCaller:
         self._call = ""
         self._topic: tuple[str, str] | None = None
         """The uid and the name of the topic on which a right was required."""
+        self._foreign_producer: tuple[str, str] | None = None
+        """The uid of a topic, and the id of a producer which another identity made, and as which this caller writes."""
 
     def check_identity(self) -> None:
         self._refuse(identity_denial(self.peer, self._access.release, self._access.clock()))
@@ -77,9 +82,14 @@ class SecureCaller:
     def require(self, uid: str, topic: str = "") -> None:
         if self.peer.role is Role.CLIENT:
             self._topic = uid, topic
-            if not self._holds(uid):
-                name = bounded(topic, MAX_NAME_CHARACTERS) or self._access.topic_name(uid)
-                self._refuse(grant_missing(self.peer, self._call, name))
+            if not self._holds(uid, rule_of(self._call).rights):
+                self._refuse(grant_missing(self.peer, self._call, self._name(uid, topic)))
+
+    def require_producer(self, uid: str, producer_id: str) -> None:
+        if self.peer.role is Role.CLIENT and not is_own(producer_id, self.peer.name):
+            with self.recorded():
+                require_own(self.claimant(uid), producer_id)
+            self._foreign_producer = uid, producer_id
 
     def require_incarnation(self, incarnation: str) -> None:
         if self.peer.name != incarnation:
@@ -88,10 +98,24 @@ class SecureCaller:
             )
             self._refuse(error)
 
+    def claimant(self, uid: str, topic: str = "") -> Claimant:
+        if self.peer.role is not Role.CLIENT:
+            return ANYBODY
+        return Claimant(self.peer.name, self._name(uid, topic), self._holds(uid, [Right.ADMINISTER]))
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        try:
+            yield
+        except PermissionDenied as error:
+            self._refuse(error)
+
     def recheck(self) -> None:
         self.check_identity()
         if self._topic is not None:
             self.require(*self._topic)
+        if self._foreign_producer is not None:
+            self.require_producer(*self._foreign_producer)
         self.check_at = time.monotonic() + RECHECK_SECONDS
 
     def visible(self, status: pb.BrokerStatus) -> pb.BrokerStatus:
@@ -102,19 +126,20 @@ class SecureCaller:
             broker=status.broker,
             incarnation=status.incarnation,
             draining=status.draining,
-            segments=[it for it in status.segments if self._holds(it.uid)],
+            segments=[it for it in status.segments if self._holds(it.uid, rule_of(self._call).rights)],
         )
 
     def present(self, request: pb.PresentGrants) -> None:
-        try:
+        with self.recorded():
             self._access.grants.add(self.peer.name, request.grants, self._access.clock())
-        except PermissionDenied as error:
-            self._refuse(error)
 
-    def _holds(self, uid: str) -> bool:
+    def _holds(self, uid: str, rights: Iterable[Right]) -> bool:
         access = self._access
-        rights = rule_of(self._call).rights
         return access.grants.allow(self.peer.name, uid, rights, access.clock(), access.leader_seen_at())
+
+    def _name(self, uid: str, topic: str) -> str:
+        """Of a topic, which a caller may have given, as it stands in errors."""
+        return bounded(topic, MAX_NAME_CHARACTERS) or self._access.topic_name(uid)
 
     def _refuse(self, error: SmqError | None) -> None:
         if error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from smq_broker.runtime.clock import Clock
+from smq_core.access.producer_ids import Claimant
 from smq_core.errors import InvalidRequest, UnknownTopic
 from smq_core.model.entities import Micros
 from smq_core.model.names import check_labels, check_name
@@ -12,12 +13,14 @@ from smq_storage.catalog.topics import read_current_topic
 from smq_storage.object_store.store import Store
 
 MAX_PRODUCER_CHARACTERS = 256
+# With the identity that made it.
+MAX_FULL_ID_CHARACTERS = 1024
 MAX_INSTANCE_CHARACTERS = 64
 
 
 def check_identity(producer: str, instance: str) -> None:
     """Raises InvalidRequest if these cannot be a producer's id and instance."""
-    check_name("a producer's id", producer, MAX_PRODUCER_CHARACTERS)
+    check_name("a producer's id", producer, MAX_FULL_ID_CHARACTERS)
     check_labels([("a producer's instance", instance)], MAX_INSTANCE_CHARACTERS)
 
 
@@ -28,8 +31,9 @@ class ProducerClaims:
         self._store = store
         self._clock = clock
 
-    def claim(self, topic: str, request: pb.ClaimProducer) -> pb.ClaimedProducer:
-        """Raises InvalidRequest, UnknownTopic, ProducerFenced, Conflict, StoreUnavailable."""
+    def claim(self, topic: str, request: pb.ClaimProducer, claimant: Claimant) -> pb.ClaimedProducer:
+        """Raises InvalidRequest, UnknownTopic, PermissionDenied, ProducerFenced, Conflict, StoreUnavailable."""
+        check_name("a producer's id", request.producer, MAX_PRODUCER_CHARACTERS)
         check_identity(request.producer, request.instance)
         if not request.instance:
             raise InvalidRequest("a claim needs the instance of the producer process")
@@ -38,5 +42,7 @@ class ProducerClaims:
             raise UnknownTopic(f"topic {topic} was deleted: create it again and open a new producer", topic=topic)
         epoch = request.epoch if request.HasField("epoch") else None
         now = Micros(self._clock.now())
-        claimed = claim(self._store, topic, request.uid, request.producer, request.instance, epoch, now=now)
-        return pb.ClaimedProducer(epoch=claimed.epoch)
+        claimed = claim(
+            self._store, topic, request.uid, request.producer, request.instance, epoch, now=now, claimant=claimant
+        )
+        return pb.ClaimedProducer(epoch=claimed.epoch, identity=claimed.identity)

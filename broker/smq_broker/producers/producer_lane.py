@@ -152,6 +152,7 @@ class ProducerLane:
         if number in self._sessions:
             raise InvalidRequest(f"session {number} is open already: give each session a number of its own")
         try:
+            self._caller.require_producer(self._uid, request.producer.producer)
             hosted = self._registry.find(request.segment, self._uid, self._incarnation, wait_seconds=0.0)
             if not hosted.is_primary:
                 raise NotHosted(

@@ -166,7 +166,8 @@ class Actions:
         request = parse(pb.ClaimProducer, call.body)
         topic = full_name(request.topic)
         call.caller.require(request.uid, topic)
-        return self._claims.claim(topic, request)
+        with call.caller.recorded():
+            return self._claims.claim(topic, request, call.caller.claimant(request.uid, topic))
 
     def _locate(self, call: ActionCall) -> Message:
         found = self._locator.locate(parse(pb.LocateRequest, call.body).topic)

@@ -6,6 +6,7 @@ import logging
 import time
 
 from smq.transport.topic_view import TopicView
+from smq_core.access.producer_ids import id_of
 from smq_core.errors import Conflict, SmqError, Unavailable
 from smq_proto.v1 import data_pb2 as pb
 
@@ -15,11 +16,11 @@ CALL_TIMEOUT_SECONDS = 3.0
 RETRY_INTERVAL_SECONDS = 0.2
 
 
-def claim_epoch(view: TopicView, producer_id: str, instance: str, epoch: int | None, timeout: float) -> int:
-    """The epoch in which this instance may write; without ``epoch`` the last one + 1.
+def claim_id(view: TopicView, producer_id: str, instance: str, epoch: int | None, timeout: float) -> tuple[str, int]:
+    """The id by which brokers know the producer, and the epoch in which this instance may write.
 
-    Raises ProducerFenced if another process claimed this epoch or a newer one, PermissionDenied, and Unavailable if no
-    broker could write the claim within ``timeout`` seconds.
+    Without ``epoch`` it is the last one + 1. Raises ProducerFenced if another process claimed this epoch or a newer
+    one, PermissionDenied, and Unavailable if no broker could write the claim within ``timeout`` seconds.
     """
     topic = view.snapshot.topic
     request = pb.ClaimProducer(topic=topic.name, uid=topic.uid, producer=producer_id, instance=instance, epoch=epoch)
@@ -30,7 +31,8 @@ def claim_epoch(view: TopicView, producer_id: str, instance: str, epoch: int | N
             try:
                 with view.dialer.flight(replica) as client:
                     body = view.dialer.call(client, view.name, "claim", request, timeout=CALL_TIMEOUT_SECONDS)
-                return pb.ClaimedProducer.FromString(body).epoch
+                claimed = pb.ClaimedProducer.FromString(body)
+                return id_of(producer_id, claimed.identity), claimed.epoch
             except (Unavailable, Conflict) as error:
                 log.debug("%s could not claim producer %s: %s", replica.broker, producer_id, error.message)
                 failure = error

@@ -88,6 +88,10 @@ class Dialer:
         if self.credentials is not None:
             self.credentials.require(topic, right)
 
+    def identity(self) -> str:
+        """Who this client is; empty in an open release. Raises Unauthenticated, PermissionDenied, Unavailable."""
+        return self.credentials.identity() if self.credentials is not None else ""
+
     def present(self, client: fl.FlightClient, topic: str) -> None:
         """Call it before a stream that needs a right to the topic. ``client`` is one of ``flight``. Raises SmqError."""
         if self.credentials is not None:

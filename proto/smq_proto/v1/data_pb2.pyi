@@ -633,10 +633,12 @@ class ClaimProducer(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., producer: _Optional[str] = ..., instance: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class ClaimedProducer(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "identity")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    identity: str
+    def __init__(self, epoch: _Optional[int] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class LocateRequest(_message.Message):
     __slots__ = ("topic",)

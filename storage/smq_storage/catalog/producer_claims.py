@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smq_core.access.producer_ids import ANYBODY, Claimant
 from smq_core.errors import Conflict
 from smq_core.model.entities import Micros
 from smq_core.producing.producer_claim import ProducerClaim, claim_producer
@@ -23,18 +24,20 @@ def claim(
     epoch: int | None,
     *,
     now: Micros,
+    claimant: Claimant = ANYBODY,
     retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
 ) -> ProducerClaim:
     """Claims the id for this instance; without ``epoch`` it gets the last one + 1. Repeating the call is harmless.
 
-    Raises ProducerFenced (another process claimed this epoch or a newer one), Conflict (too many processes claim the
-    id at once), StoreUnavailable, and StoreStateUnknown if the claim may have been written.
+    Raises PermissionDenied (another identity made the id), ProducerFenced (another process claimed this epoch or a
+    newer one), and Conflict (too many processes claim the id at once). Raises StoreUnavailable, and StoreStateUnknown
+    if the claim may have been written.
     """
     path = paths.producer_claim(topic, uid, producer)
     for _ in range(MAX_ATTEMPTS):
         found = read_document(store, path, ProducerClaim)
         last, etag = found if found is not None else (None, None)
-        new = claim_producer(last, producer, instance, epoch, now)
+        new = claim_producer(last, producer, instance, epoch, now, claimant)
         if new is last:
             return new
         written = write_document(

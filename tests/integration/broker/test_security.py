@@ -69,7 +69,7 @@ class SecureCluster:
         return client
 
     def produce(self, client: fl.FlightClient, segment: Segment | None = None) -> RawProducer:
-        return RawProducer(self.primary.address, self.topic, segment or self.segment, client=client)
+        return RawProducer(self.primary.address, self.topic, segment or self.segment, name="p@ada", client=client)
 
     def read(self, broker: BrokerProcess, client: fl.FlightClient) -> RawReader:
         return RawReader(broker.address, self.topic, self.segment, incarnation=broker.incarnation, client=client)

@@ -79,17 +79,42 @@ def test_a_right_that_is_taken_away_ends_producer_and_consumer(short_lived: Secu
 
 def test_a_token_that_is_replaced_in_its_file_is_used(short_lived: SecureCluster, topic: str) -> None:
     short_lived.create(topic)
+    identity = f"app-{topic}"
+    short_lived.token_file(identity)
+    short_lived.allow(identity, {"topics": [topic], "verbs": ["produce"]})
+    with short_lived.connect_as(identity) as client, client.producer(topic, producer_id="one") as producer:
+        producer.send(b"a").result(HANG_GUARD)
+        short_lived.replace_token(identity)
+        await_new_certificates(client)
+        for _ in range(20):
+            producer.send(b"b").result(HANG_GUARD)
+        assert client.admin().whoami().identity == identity
+
+
+def test_a_producer_does_not_become_one_of_another_identity(short_lived: SecureCluster, topic: str) -> None:
+    short_lived.create(topic)
     first, second = f"first-{topic}", f"second-{topic}"
     token_file = short_lived.token_file(first)
     for identity in (first, second):
         short_lived.allow(identity, {"topics": [topic], "verbs": ["produce"]})
-    with short_lived.connect_as(first) as client, client.producer(topic) as producer:
+    with short_lived.connect_as(first) as client:
+        producer = client.producer(topic)
         producer.send(b"a").result(HANG_GUARD)
         token_file.write_text(short_lived.token_file(second).read_text())
-        eventually(lambda: client.admin().whoami().identity == second)
-        credentials = client._target.dialer.credentials
-        assert credentials is not None
+        await_new_certificates(client)
+        with pytest.raises(smq.PermissionDenied, match=f"is one of {first}, so {second} may not use it"):
+            deadline = time.monotonic() + HANG_GUARD
+            while time.monotonic() < deadline:
+                producer.send(b"b").result(HANG_GUARD)
+        producer.close()
+        with client.producer(topic) as another:
+            another.send(b"c").result(HANG_GUARD)
+
+
+def await_new_certificates(client: smq.Client) -> None:
+    """Waits for two: the first one may have been under way before."""
+    credentials = client._target.dialer.credentials
+    assert credentials is not None
+    for _ in range(2):
         former = credentials.certificate()
-        eventually(lambda: credentials.certificate() is not former, what="a certificate of the other identity")
-        for _ in range(20):
-            producer.send(b"b").result(HANG_GUARD)
+        eventually(lambda former=former: credentials.certificate() is not former, what="a new certificate")  # type: ignore[misc]

@@ -13,6 +13,7 @@ TEST_CALLERS = "tests/unit/broker/access/test_secure_callers.py"
 TEST_REQUESTS = "tests/unit/broker/access/test_requests_are_checked.py"
 TEST_ENDS = "tests/unit/broker/access/test_streams_end.py"
 TEST_PERMISSIVE = "tests/unit/broker/access/test_permissive.py"
+TEST_IDS = "tests/unit/broker/access/test_producer_ids.py"
 TEST_LOGIN = "tests/unit/broker/access/test_login.py"
 TEST_REFUSED = f"{TEST_REQUESTS}::test_a_caller_without_the_right_is_refused"
 
@@ -146,11 +147,65 @@ MUTATIONS = (
         (f"{TEST_REFUSED}[locate-Role.CLIENT-GrantMissing]",),
     ),
     Mutation(
+        "write_as_a_producer_of_another",
+        "No identity fences a producer of another by its id.",
+        "broker/smq_broker/producers/producer_lane.py",
+        "            self._caller.require_producer(self._uid, request.producer.producer)\n",
+        "",
+        (f"{TEST_IDS}::test_no_session_is_opened_as_a_producer_of_another",),
+    ),
+    Mutation(
+        "write_as_another_after_the_right_is_gone",
+        "Who writes as another's producer stops when it administers the topic no longer.",
+        CALLERS,
+        "            self._foreign_producer = uid, producer_id\n",
+        "",
+        (f"{TEST_IDS}::test_an_administrator_writes_as_another_while_it_may",),
+    ),
+    Mutation(
+        "let_everybody_administer_ids",
+        "Only who administers the topic writes as the producer of another.",
+        CALLERS,
+        "self._holds(uid, [Right.ADMINISTER])",
+        "self._holds(uid, [Right.PRODUCE])",
+        (
+            f"{TEST_IDS}::test_no_session_is_opened_as_a_producer_of_another",
+            f"{TEST_IDS}::test_a_claim_of_the_id_of_another_identity_changes_nothing",
+        ),
+    ),
+    Mutation(
+        "claim_the_id_of_another",
+        "A producer id stays with the identity that made it.",
+        "core/smq_core/producing/producer_claim.py",
+        '    if last.identity not in ("", claimant.identity) and not claimant.administers:\n',
+        "    if not claimant.administers and not last.identity:\n",
+        (
+            "tests/unit/core/producing/test_producer_claim.py::test_an_id_stays_with_the_identity_that_made_it",
+            f"{TEST_IDS}::test_a_claim_of_the_id_of_another_identity_changes_nothing",
+        ),
+    ),
+    Mutation(
+        "forget_whose_id_it_is",
+        "A later claim does not make an id anybody's again.",
+        "core/smq_core/producing/producer_claim.py",
+        "    identity = last.identity or claimant.identity\n",
+        "    identity = claimant.identity\n",
+        ("tests/unit/core/producing/test_producer_claim.py::test_an_id_stays_with_the_identity_that_made_it",),
+    ),
+    Mutation(
+        "share_ids_of_identities_with_a_separator",
+        "No identity can be spelled so that its ids are those of another.",
+        "core/smq_core/access/producer_ids.py",
+        '    return quote(identity, safe=":/")\n',
+        '    return quote(identity, safe=":/@")\n',
+        ("tests/unit/core/access/test_producer_ids.py::test_no_two_identities_share_an_id",),
+    ),
+    Mutation(
         "claim_without_a_grant",
         "A producer's id is claimed by those who may produce.",
         ACTIONS,
-        "        call.caller.require(request.uid, topic)\n        return self._claims",
-        "        return self._claims",
+        "        call.caller.require(request.uid, topic)\n        with call.caller.recorded",
+        "        with call.caller.recorded",
         (f"{TEST_REFUSED}[claim-Role.CLIENT-GrantMissing]",),
     ),
     Mutation(
@@ -165,7 +220,7 @@ MUTATIONS = (
         "show_each_segment_to_clients",
         "A client sees the segments of its own topics.",
         CALLERS,
-        "for it in status.segments if self._holds(it.uid)]",
+        "for it in status.segments if self._holds(it.uid, rule_of(self._call).rights)]",
         "for it in status.segments]",
         (f"{TEST_CALLERS}::test_a_client_sees_the_segments_of_its_topics_only",),
     ),

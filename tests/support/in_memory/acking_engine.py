@@ -17,6 +17,7 @@ from smq.producing.batching.row_batch import to_record_batch
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.uploads.uploaded_rows import UploadedRows
+from smq.transport.dialer import DIRECT
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.errors import Overloaded
 from smq_core.model.entities import Layout, Topic, TopicSpec
@@ -92,7 +93,11 @@ def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pro
         Topic("default/t", "uid", TopicSpec(partitions=8)), Layout(topic="default/t", uid="uid", partitions=8)
     )
     view = SimpleNamespace(
-        name="t", snapshot=snapshot, add_listener=lambda listener: None, remove_listener=lambda listener: None
+        name="t",
+        snapshot=snapshot,
+        dialer=DIRECT,
+        add_listener=lambda listener: None,
+        remove_listener=lambda listener: None,
     )
     options = {"batch_bytes": 1 << 20, "max_in_flight": 1 << 20, "timeout": 5.0, "producer_id": None, "epoch": None}
     opened: list[Producer] = []

@@ -296,6 +296,7 @@ class ProducerClient:
         name: str,
         lane: pb.Lane = pb.LANE_BULK,
         caller: Caller = OPEN_CALLER,
+        epoch: int = 1,
     ) -> None:
         self.stream = PutStream(hosted.wire.message)
         self.replies: list[pb.ProducerReply] = []
@@ -307,7 +308,7 @@ class ProducerClient:
         for run in (lambda: self.stream.serve(lambda _: served.serve()), self._read):
             threading.Thread(target=run, name="client", daemon=True).start()
         frame = pb.ProducerFrame()
-        hello = pb.ProducerHello(producer=name, epoch=1, instance=f"{name}-1")
+        hello = pb.ProducerHello(producer=name, epoch=epoch, instance=f"{name}-{epoch}"[-64:])
         frame.opens.add(session=self.SESSION, segment=hosted.name, producer=hello)
         self.stream.write_metadata(frame.SerializeToString())
 

@@ -108,7 +108,7 @@ class Client:
         self.view: Any = SimpleNamespace(
             name="default/t",
             snapshot=SimpleNamespace(topic=Topic("default/t", "uid", TopicSpec(partitions=8)), layout=layout),
-            dialer=None,
+            dialer=DIRECT,
             deleted=None,
             add_listener=lambda listener: None,
             remove_listener=lambda listener: None,

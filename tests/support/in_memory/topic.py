@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from smq.transport.dialer import DIRECT
 from smq.transport.filer_health import FilerHealth
 from smq.transport.topic_view import SealedHistory, TopicSnapshot
 from smq_core.errors import SmqError, StaleGeneration, UnknownTopic
@@ -49,7 +50,7 @@ REPLICAS = tuple(Replica(f"b{i}", f"b{i}-1", f"b{i}:1") for i in range(2))
 class TopicInMemory:
     """The view of a topic with one open segment over the whole ring. Changes reach listeners in the caller's thread."""
 
-    dialer = None
+    dialer = DIRECT
     reader_channels = None
     name = "default/t"
     signs_uploads = False

@@ -54,15 +54,18 @@ class SecureCluster(LocalCluster):
 
     def token_file(self, identity: str) -> Path:
         """The file with the token of this identity, which is made."""
-        path = self.folder / f"{identity}.token"
         if identity not in self._tokens:
-            self._tokens[identity] = secrets.token_urlsafe(32)
-            path.write_text(self._tokens[identity])
-            tokens = yaml.safe_load((self.security / "tokens.yaml").read_text())
-            digest = sha256(self._tokens[identity].encode()).hexdigest()
-            tokens["tokens"].append({"identity": identity, "sha256": digest})
-            self._write("tokens.yaml", tokens)
-        return path
+            self.replace_token(identity)
+        return self.folder / f"{identity}.token"
+
+    def replace_token(self, identity: str) -> None:
+        """From now on the identity has a new token, which is in its file, and no former one."""
+        token = self._tokens[identity] = secrets.token_urlsafe(32)
+        tokens = yaml.safe_load((self.security / "tokens.yaml").read_text())
+        others = [it for it in tokens["tokens"] if it["identity"] != identity]
+        digest = sha256(token.encode()).hexdigest()
+        self._write("tokens.yaml", {"tokens": [*others, {"identity": identity, "sha256": digest}]})
+        (self.folder / f"{identity}.token").write_text(token)
 
     def allow(self, identity: str, *rules: Rule) -> None:
         """From now on the identity has these rights, and no other ones."""

@@ -31,7 +31,7 @@ def claimed_by(store: Store) -> ProducerClaim:
 
 def test_each_process_gets_the_next_epoch_and_keeps_it(store: Store) -> None:
     assert [claims(store, instance) for instance in ("a", "a", "b", "b", "c")] == [0, 0, 1, 1, 2]
-    assert claimed_by(store) == ProducerClaim(PRODUCER, 2, "c", 1)
+    assert claimed_by(store) == ProducerClaim(producer=PRODUCER, epoch=2, instance="c", claimed_at=1)
     with pytest.raises(ProducerFenced):
         claims(store, "d", epoch=2)
 

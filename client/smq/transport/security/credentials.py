@@ -75,6 +75,8 @@ class Credentials:
         self._auth: AuthStub | None = None
         # Held during a call to the leader, so that threads which need the same wait for one call.
         self._renewing = make_lock(ClientLock.RENEWING)
+        self._identity = ""
+        """That of the last certificate."""
         self._certificate: Certificate | None = None
         self._replacement: Certificate | None = None
         """The certificate that was fetched because a broker refused one that seemed to be good."""
@@ -129,6 +131,11 @@ class Credentials:
                 found = self._log_in()
         return found
 
+    def identity(self) -> str:
+        """Who this client is, as the leader knows it. Raises as ``certificate``."""
+        self.certificate()
+        return self._identity
+
     def _is_good(self, certificate: Certificate) -> bool:
         life = certificate.expires_at - certificate.issued_at
         return self._now() < certificate.expires_at - LAST_PART * life
@@ -145,6 +152,7 @@ class Credentials:
         now, given = self._now(), certificate_from_pb(reply)
         # By this clock, which may differ from the leader's.
         life = max(0.0, given.expires_at - given.issued_at)
+        self._identity = reply.identity
         found = self._certificate = replace(given, issued_at=now, expires_at=now + life)
         log.debug("logged in as %s", reply.identity)
         self._start_renewing()

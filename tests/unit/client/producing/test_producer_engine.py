@@ -14,6 +14,7 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq.producing.runtime import unreachable_reports
+from smq.transport.dialer import DIRECT
 from smq_core.errors import InvalidRequest
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Durability, Layout, Phase, Reason, Replica, Segment, Topic, TopicSpec
@@ -45,7 +46,7 @@ def producer(request: pytest.FixtureRequest, driven_sessions: None) -> Iterator[
             topic=topic,
             layout=Layout(topic="default/t", uid="uid", partitions=8, version=1, next_number=1, segments=(SEGMENT,)),
         ),
-        dialer=None,
+        dialer=DIRECT,
         deleted=None,
         add_listener=lambda listener: None,
         remove_listener=lambda listener: None,
