@@ -15,15 +15,22 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.streams.relay_targets import RelayTargets
-from smq_core.errors import InvalidRequest, SmqError
+from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.addresses import join_address, split_address
 from smq_storage.process.listeners import create_listener
 
 REQUEST_TIMEOUT_SECONDS = 5.0
 CONNECT_TIMEOUT_SECONDS = 2.0
 READ_BYTES = 1 << 20
+# Of a request up to its empty line.
+MAX_HEAD_BYTES = 16 * 1024
+# Connections whose requests have not come yet. One more ends the oldest one: whoever reaches the port can open them.
+MAX_UNKNOWN = 256
+# Tunnels at once. Each has two sockets, and buffers of a few MiB while it is busy.
+MAX_TUNNELS = 2000
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +47,10 @@ class Relay:
         self._threads = threads
         self._open_connections = Gauge("smq_relay_connections", "Connections that are relayed now.", registry=registry)
         self._relayed_bytes = Counter("smq_relay_bytes", "Bytes that were relayed, both ways.", registry=registry)
+        self._unknown: dict[asyncio.StreamWriter, None] = {}
+        """Those whose requests have not come yet, in the order of their connections."""
+        self._tunnels = 0
+        self._log_limiter = LogLimiter()
         self.address = join_address(host, self._socket.getsockname()[1])
 
     def start(self) -> None:
@@ -47,14 +58,19 @@ class Relay:
         self._threads.start(Task(kind="relay", run=lambda: asyncio.run(self._serve()), endless=True, restarts=False))
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._client, sock=self._socket, limit=READ_BYTES)
+        server = await asyncio.start_server(self._client, sock=self._socket, limit=MAX_HEAD_BYTES)
         async with server:
             await server.serve_forever()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with self._open_connections.track_inprogress():
             try:
-                await self._tunnel(reader, writer)
+                head = await self._read_head(reader, writer)
+                self._tunnels += 1
+                try:
+                    await self._tunnel(head, reader, writer)
+                finally:
+                    self._tunnels -= 1
             except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 pass  # one end disconnected or violated the protocol: no reply is possible
             except Exception:
@@ -62,17 +78,19 @@ class Relay:
             finally:
                 writer.close()
 
-    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-            head = await reader.readuntil(b"\r\n\r\n")
+    async def _tunnel(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            if self._tunnels > MAX_TUNNELS:
+                raise Unavailable(f"this broker relays {MAX_TUNNELS} connections already: use another one with --via")
             connect, requested_target = parse_request(head)
             target = await asyncio.to_thread(self._targets.resolve, requested_target)
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 target_reader, target_writer = await asyncio.open_connection(*split_address(target), limit=READ_BYTES)
         except (SmqError, OSError) as error:
             message = error.message if isinstance(error, SmqError) else f"{requested_target} cannot be reached: {error}"
-            log.info("relay.request_refused", error=message)
+            left_out = self._log_limiter.admit(type(error))
+            if left_out is not None:
+                log.info("relay.request_refused", error=message, left_out=left_out)
             writer.write(_error_response(403 if isinstance(error, InvalidRequest) else 502, message))
             await writer.drain()
             return
@@ -91,6 +109,18 @@ class Relay:
             await asyncio.gather(*copies, return_exceptions=True)
         finally:
             target_writer.close()
+
+    async def _read_head(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Raises TimeoutError, LimitOverrunError, and IncompleteReadError if the connection ends."""
+        for oldest in list(self._unknown)[: len(self._unknown) + 1 - MAX_UNKNOWN]:
+            del self._unknown[oldest]
+            oldest.transport.abort()
+        self._unknown[writer] = None
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                return await reader.readuntil(b"\r\n\r\n")
+        finally:
+            self._unknown.pop(writer, None)
 
     async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with suppress(OSError):

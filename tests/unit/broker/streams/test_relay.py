@@ -1,18 +1,21 @@
-"""A relayed connection ends for both of its ends together."""
+"""A relayed connection ends for both of its ends together, and strangers take little of the relay."""
 
 from __future__ import annotations
 
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
-from smq_broker.streams.relay import Relay
+from smq_broker.streams import relay as relay_module
+from smq_broker.streams.relay import MAX_HEAD_BYTES, Relay
 from smq_broker.streams.relay_targets import RelayTargets
 from smq_core.model.addresses import split_address
 from support.waiting import HANG_GUARD, eventually
@@ -33,27 +36,50 @@ class Tunnel:
 
 
 @pytest.fixture
-def tunnel() -> Iterator[Tunnel]:
-    registry = CollectorRegistry()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        targets = RelayTargets(
-            lambda: [],
-            static_targets=[address],
-            list_brokers=lambda _: {},
-            read_incarnation=lambda *_: "",
-            clock=lambda: 0.0,
-        )
-        relay = Relay("127.0.0.1:0", targets, registry, ThreadSupervisor(BrokerMetrics(registry)))
-        relay.start()
-        with socket.create_connection(split_address(relay.address), timeout=HANG_GUARD) as client:
-            client.sendall(f"CONNECT {address} HTTP/1.1\r\n\r\n".encode())
-            server.settimeout(HANG_GUARD)
-            target, _ = server.accept()
-            with target:
-                target.settimeout(HANG_GUARD)
-                assert read(client, len(ESTABLISHED)) == ESTABLISHED
-                yield Tunnel(client, target, registry)
+def server() -> Iterator[socket.socket]:
+    """The only target that the relay connects to."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def relay(server: socket.socket, registry: CollectorRegistry) -> Relay:
+    targets = RelayTargets(
+        lambda: [],
+        static_targets=[request_target(server)],
+        list_brokers=lambda _: {},
+        read_incarnation=lambda *_: "",
+        clock=lambda: 0.0,
+    )
+    made = Relay("127.0.0.1:0", targets, registry, ThreadSupervisor(BrokerMetrics(registry)))
+    made.start()
+    return made
+
+
+def request_target(server: socket.socket) -> str:
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def connect(relay: Relay, sent: bytes = b"") -> socket.socket:
+    client = socket.create_connection(split_address(relay.address), timeout=HANG_GUARD)
+    client.sendall(sent)
+    return client
+
+
+@pytest.fixture
+def tunnel(relay: Relay, server: socket.socket, registry: CollectorRegistry) -> Iterator[Tunnel]:
+    with connect(relay, f"CONNECT {request_target(server)} HTTP/1.1\r\n\r\n".encode()) as client:
+        server.settimeout(HANG_GUARD)
+        target, _ = server.accept()
+        with target:
+            target.settimeout(HANG_GUARD)
+            assert read(client, len(ESTABLISHED)) == ESTABLISHED
+            yield Tunnel(client, target, registry)
 
 
 def read(end: socket.socket, count: int) -> bytes:
@@ -89,3 +115,53 @@ def test_the_end_of_one_side_ends_the_other(tunnel: Tunnel, first: str, how: Cal
     if how is close_one_direction:
         assert closing.recv(1) == b""
     eventually(lambda: tunnel.read_open_connections() == 0, what="the relay has closed the connection")
+
+
+def test_a_request_that_does_not_end_is_kept_to_a_few_kilobytes(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reaches the port can send one, on as many connections as it likes."""
+    monkeypatch.setattr(relay_module, "REQUEST_TIMEOUT_SECONDS", 2 * HANG_GUARD)
+    with connect(relay) as client:
+        with suppress(OSError):  # it may be gone before all of it was sent
+            client.sendall(b"CONNECT " + b"x" * (4 * MAX_HEAD_BYTES))
+        assert ends(client)
+
+
+def test_one_more_connection_without_a_request_ends_the_oldest(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "MAX_UNKNOWN", 3)
+    monkeypatch.setattr(relay_module, "REQUEST_TIMEOUT_SECONDS", HANG_GUARD)
+    with ExitStack() as open_connections:
+        first, *others = [open_connections.enter_context(connect(relay)) for _ in range(4)]
+        assert ends(first)
+        for other in others:
+            other.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert read(other, 12) == b"HTTP/1.1 403", "the others are served"
+
+
+def test_the_number_of_tunnels_is_bounded(relay: Relay, server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "MAX_TUNNELS", 1)
+    request = f"CONNECT {request_target(server)} HTTP/1.1\r\n\r\n".encode()
+    with connect(relay, request) as first, connect(relay) as second:
+        assert read(first, len(ESTABLISHED)) == ESTABLISHED
+        second.sendall(request)
+        assert b"relays 1 connections already" in read(second, 1000)
+    eventually(lambda: accepts(relay, request), what="the relay takes another one")
+
+
+def test_refused_requests_do_not_fill_the_log(relay: Relay) -> None:
+    with capture_logs() as lines:
+        for number in range(20):
+            with connect(relay, f"CONNECT stranger-{number}:1 HTTP/1.1\r\n\r\n".encode()) as client:
+                assert read(client, 12) == b"HTTP/1.1 403"
+    assert [line["event"] for line in lines] == ["relay.request_refused"]
+
+
+def ends(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def accepts(relay: Relay, request: bytes) -> bool:
+    with connect(relay, request) as client:
+        return read(client, len(ESTABLISHED)) == ESTABLISHED
