@@ -42,7 +42,7 @@ def error_from_pb(message: pb.Error) -> SmqError:
     cls = error_class(message.code)
     try:
         given = json.loads(message.details or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     while cls is not SmqError and isinstance(given, dict):
         values = _declared_values(cls, given)

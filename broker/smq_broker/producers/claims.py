@@ -16,6 +16,8 @@ MAX_PRODUCER_CHARACTERS = 256
 # With the identity that made it.
 MAX_FULL_ID_CHARACTERS = 1024
 MAX_INSTANCE_CHARACTERS = 64
+# Epochs have 64 bits on the wire. Beyond this one there would be none left for later claims.
+MAX_EPOCH = 1 << 62
 
 
 def check_identity(producer: str, instance: str) -> None:
@@ -41,6 +43,8 @@ class ProducerClaims:
         if current is None or current.uid != request.uid:
             raise UnknownTopic(f"topic {topic} was deleted: create it again and open a new producer", topic=topic)
         epoch = request.epoch if request.HasField("epoch") else None
+        if epoch is not None and epoch > MAX_EPOCH:
+            raise InvalidRequest(f"an epoch is at most {MAX_EPOCH}: the next claim takes the one after it")
         now = Micros(self._clock.now())
         claimed = claim(
             self._store, topic, request.uid, request.producer, request.instance, epoch, now=now, claimant=claimant

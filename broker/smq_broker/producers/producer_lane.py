@@ -189,17 +189,20 @@ class ProducerLane:
         first = 0
         links: list[ReplicationLink] = []
         try:
-            for (hosted, is_reference), group in groupby(sub_batches, self._kind_of):
+            # Each session is found once, because the replier removes those that end meanwhile.
+            addressed = [(self._sessions.get(it.session), it) for it in sub_batches]
+            for (hosted, is_reference), group in groupby(addressed, _kind_of):
                 run = list(group)
-                stop = first + sum(it.rows for it in run)
+                own = [it for _, it in run]
+                stop = first + sum(it.rows for it in own)
                 if hosted is not None:
-                    sessions = [self._sessions[it.session] for it in run]
-                    ids = [session.batch_id(it.sequence) for session, it in zip(sessions, run, strict=True)]
+                    sessions = [session for session, _ in run if session is not None]
+                    ids = [session.batch_id(it.sequence) for session, it in zip(sessions, own, strict=True)]
                     received: list[ReceivedBatch] = []
                     if is_reference:
-                        received = list(map(read_reference, run, ids))
+                        received = list(map(read_reference, own, ids))
                     elif (block := self._accept(hosted, sessions, rows, first, stop)) is not None:
-                        received = read_rows(run, ids, block)
+                        received = read_rows(own, ids, block)
                     if received:
                         _append_run(hosted, sessions, received, links)
                 first = stop
@@ -218,10 +221,6 @@ class ProducerLane:
             session = self._sessions.get(it.session)
             if session is not None:
                 session.fail(error)
-
-    def _kind_of(self, sub_batch: SubBatch) -> tuple[HostedSegment | None, bool]:
-        session = self._sessions.get(sub_batch.session)
-        return None if session is None else session.hosted, sub_batch.HasField("reference")
 
     @staticmethod
     def _accept(
@@ -315,6 +314,11 @@ class ProducerLane:
     def _write(self, reply: pb.ProducerFrameReply) -> None:
         self._writer.write(reply.SerializeToString())
         self._written_at = time.monotonic()
+
+
+def _kind_of(addressed: tuple[ProducerSession | None, SubBatch]) -> tuple[HostedSegment | None, bool]:
+    session, sub_batch = addressed
+    return None if session is None else session.hosted, sub_batch.HasField("reference")
 
 
 def _append_run(

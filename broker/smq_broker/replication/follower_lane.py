@@ -101,7 +101,7 @@ class FollowerLane:
                 self._sessions = self._connections.find(self._hello)
                 self._serve()
                 return
-            if self._reader.schema.names:  # before any batch is read, which Arrow would decompress to any size
+            if len(self._reader.schema):  # before any batch is read, which Arrow would decompress to any size
                 raise InvalidRequest("the small lane of a replica has no columns: send the rows in its frames")
             self._sessions = self._connections.begin(self._hello)
             try:

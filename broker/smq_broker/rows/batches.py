@@ -55,12 +55,14 @@ class WireSchemas:
         """
         if schema.equals(self.message):
             return True
-        if schema.names == self.message.names and schema.types == self.message.types:
-            return False
-        raise SchemaMismatch(
-            f"the stream has the columns ({_describe_schema(schema)}), expected ({_describe_schema(self.message)})",
-            expected=_describe_schema(self.message),
-        )
+        try:
+            if schema.names == self.message.names and schema.types == self.message.types:
+                return False
+            given = _describe_schema(schema)
+        except UnicodeDecodeError:  # Arrow decodes a name when somebody reads it
+            given = "one whose name is no UTF-8"
+        expected = _describe_schema(self.message)
+        raise SchemaMismatch(f"the stream has the columns ({given}), expected ({expected})", expected=expected)
 
     def check(self, batch: pa.RecordBatch, same_schema: bool) -> pa.RecordBatch:
         """The batch with the topic's schema. Raises SchemaMismatch.

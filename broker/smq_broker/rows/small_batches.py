@@ -26,6 +26,8 @@ from smq_storage.chunks.small_arrays import binary_array, no_headers
 
 # What Arrow holds of a message besides its key and value: partition, timestamp and two offsets.
 ROW_BYTES = 20
+# Arrow's column of partitions is signed.
+MAX_PARTITION = (1 << 31) - 1
 
 SCHEMA = message_schema()
 
@@ -102,7 +104,7 @@ class SmallBatch(Block):
 
 
 def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
-    """Raises InvalidRequest if some message lacks a part, or if there are too many."""
+    """Raises InvalidRequest if some message lacks a part, if there are too many, or if Arrow could not hold one."""
     rows = len(message.values)
     if rows > MAX_SMALL_BATCH_ROWS:
         raise InvalidRequest(
@@ -113,6 +115,8 @@ def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
             f"a small batch has {rows} values, {len(message.partitions)} partitions, {len(message.timestamps)} "
             f"timestamps and {len(message.keys)} keys: there must be one of each for every message, or no keys"
         )
+    if rows and max(message.partitions) > MAX_PARTITION:
+        raise InvalidRequest(f"a small batch has a partition above {MAX_PARTITION}")
     return SmallBatch(list(message.partitions), list(message.timestamps), list(message.keys), list(message.values))
 
 

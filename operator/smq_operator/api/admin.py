@@ -164,6 +164,8 @@ class AdminService:
             raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
         if request.before > self.clock() + SKEW_TOLERANCE_US:  # "now" is that of the client's clock
             raise InvalidRequest("a topic is trimmed before a time that has passed, and this one has not")
+        if request.before < 0:
+            raise InvalidRequest("a topic is trimmed before a time since 1970, in microseconds")
         wanted = TrimRequest(request.before, request.preview, request.skip_unread)
         done = await self.garbage_collector.trim(managed, managed.topic, wanted)
         removed = [

@@ -20,6 +20,8 @@ from smq_proto.v1 import data_pb2 as pb
 MAX_SEGMENTS = 10_000
 # How many others a report names as unresponsive, or as former ones.
 MAX_INCARNATIONS = 1_000
+# Of what a report says how long it has lasted: a hundred years.
+MAX_DURATION_SECONDS = 100 * 365 * 24 * 3600.0
 # How many incarnations that report are registered, besides those that the platform knows.
 MAX_BROKERS = 2_000
 # Of the last reports of these incarnations together, which the leader keeps. A report of 1,000 segments has 0.3 MB.
@@ -27,7 +29,7 @@ MAX_REPORTED_BYTES = 32_000_000
 
 
 def check_size(report: brokers_pb2.BrokerReport) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest, also for a duration that is none: it would end whoever compares it or shows it."""
     for what, count, limit in (
         ("segments", len(report.status.segments), MAX_SEGMENTS),
         ("unresponsive brokers", len(report.unresponsive), MAX_INCARNATIONS),
@@ -35,6 +37,10 @@ def check_size(report: brokers_pb2.BrokerReport) -> None:
     ):
         if count > limit:
             raise InvalidRequest(f"a report has {count} {what}, at most {limit} are accepted")
+    status = report.status
+    for seconds in (status.filer_failing_seconds, *(it.stalled_seconds for it in status.segments)):
+        if not 0 <= seconds <= MAX_DURATION_SECONDS:  # NaN is in no range
+            raise InvalidRequest(f"a report has a duration of {seconds} seconds")
 
 
 def check_sender(report: brokers_pb2.BrokerReport, registry: BrokerRegistry, layouts: Iterable[Layout]) -> None:

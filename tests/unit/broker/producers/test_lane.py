@@ -170,6 +170,23 @@ def test_a_small_batch_with_a_partition_of_another_segment_ends_its_session_only
     eventually(lambda: client.end(client.low) == 1)
 
 
+def test_a_session_that_ends_while_its_batch_arrives_ends_no_other(client: LaneClient) -> None:
+    """The replier removes it in another thread, at any time."""
+    opened(client, (1, client.low, "p"), (2, client.low, "q"))
+    client.lane._sessions = Vanishing(client.lane._sessions)
+    client.send((1, 0, [b"a"], 1), (2, 0, [b"b"], 1))
+    eventually(lambda: client.end(client.low) == 2)
+    client.close()
+    assert client.error is None
+
+
+class Vanishing(dict[int, Any]):
+    """Whoever has looked for a session does not find it again."""
+
+    def get(self, key: int, default: Any = None) -> Any:
+        return self.pop(key, default)
+
+
 def test_a_small_batch_for_a_topic_with_a_schema_ends_its_session_only() -> None:
     client = LaneClient(schema=(Column("name", "string"),))
     opened(client, (1, client.low, "p"))

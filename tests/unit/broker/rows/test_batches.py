@@ -50,6 +50,15 @@ def test_metadata_of_the_schema_does_not_matter() -> None:
     assert taken(batch([1], SCHEMA.with_metadata({"pandas": "x"}))).equals(batch([1]))
 
 
+def test_a_column_whose_name_is_no_text_is_refused() -> None:
+    """Arrow takes any bytes for a name, and fails when somebody reads it."""
+    with pa.ipc.new_stream(sink := pa.BufferOutputStream(), SCHEMA.set(4, SCHEMA.field(4).with_name("\u0101\u0102"))):
+        pass
+    encoded = sink.getvalue().to_pybytes().replace("\u0101\u0102".encode(), b"\xff\xfe\xff\xfe")
+    with pytest.raises(SchemaMismatch, match="no UTF-8"):
+        WIRE.check_stream(pa.ipc.open_stream(encoded).schema)
+
+
 @pytest.mark.parametrize("column", [0, 1])
 def test_nulls_where_none_may_be_are_refused(column: int) -> None:
     good = batch([1, 2])

@@ -20,7 +20,7 @@ from smq_broker.rows.payloads import (
     split_block,
 )
 from smq_broker.rows.range_histogram import RangeHistogram
-from smq_broker.rows.small_batches import SCHEMA, SmallBatch, read_small_batch
+from smq_broker.rows.small_batches import MAX_PARTITION, SCHEMA, SmallBatch, read_small_batch
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 from smq_core.model.keyspace import KeyRange
@@ -137,6 +137,12 @@ def test_a_message_that_lacks_a_part_is_refused(missing: str) -> None:
     getattr(message, missing).pop()
     with pytest.raises(InvalidRequest, match="one of each for every message"):
         read_small_batch(message)
+
+
+def test_a_partition_that_arrow_cannot_hold_is_refused() -> None:
+    read_small_batch(pb.SmallBatch(partitions=[MAX_PARTITION], timestamps=[0], values=[b""])).to_arrow()
+    with pytest.raises(InvalidRequest, match="partition above"):
+        read_small_batch(pb.SmallBatch(partitions=[MAX_PARTITION + 1], timestamps=[0], values=[b""]))
 
 
 def test_a_topic_with_a_schema_takes_none() -> None:

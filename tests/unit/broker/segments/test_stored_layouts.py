@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from smq_broker.producers.claims import MAX_EPOCH
 from smq_broker.segments import stored_layouts
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_core.errors import InvalidRequest, NotHosted, Unavailable, UnknownTopic
@@ -313,6 +314,16 @@ def test_nothing_is_looked_for_under_a_name_that_no_layout_has_given(
     with pytest.raises((Unavailable, InvalidRequest)):
         outcome(broker, segment, **of)
     assert searched == []
+
+
+def test_no_claim_uses_up_the_epochs_of_an_id(broker: Broker) -> None:
+    names = {"topic": broker.topic.name, "uid": broker.topic.uid, "producer": "p"}
+    put_current(broker.store, broker.topic.name, broker.topic.uid, None)
+    with pytest.raises(InvalidRequest, match="an epoch is at most"):
+        broker.parts.action("claim", pb.ClaimProducer(**names, instance="i", epoch=(1 << 64) - 1))
+    broker.parts.action("claim", pb.ClaimProducer(**names, instance="i", epoch=MAX_EPOCH))
+    claimed = broker.parts.action("claim", pb.ClaimProducer(**names, instance="j"))
+    assert isinstance(claimed, pb.ClaimedProducer) and claimed.epoch == MAX_EPOCH + 1
 
 
 @pytest.mark.parametrize("uid", ["", "another"])

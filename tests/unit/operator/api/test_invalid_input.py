@@ -121,6 +121,14 @@ async def test_a_segment_of_one_partition_is_not_split() -> None:
 
 
 @virtual_time
+async def test_a_topic_is_trimmed_before_a_time_that_a_calendar_has() -> None:
+    async with open_two_segments() as two_segments:
+        for before, words in ((-(1 << 63), "since 1970"), ((1 << 63) - 1, "has not")):
+            with pytest.raises(RpcAborted, match=words):
+                await two_segments.leader.call("TrimTopic", admin_pb2.TrimTopicRequest(topic="t", before=before))
+
+
+@virtual_time
 async def test_the_last_broker_is_not_drained() -> None:
     async with open_two_segments(brokers=1) as two_segments:
         with pytest.raises(RpcAborted, match="cannot drain b0: no other broker is available"):

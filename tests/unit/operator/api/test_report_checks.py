@@ -65,6 +65,19 @@ async def test_a_report_that_is_too_large_is_refused_before_it_is_read(what: str
         assert leader.registry.get("i-mallory") is None
 
 
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
+@virtual_time
+async def test_a_report_with_a_duration_that_is_none_is_refused(seconds: float):
+    """What is wrong with brokers is compared and shown in one task for all topics."""
+    of_the_filer, of_a_segment = report_of(), report_of("mallory", pb.SegmentReport(stalled_seconds=seconds))
+    of_the_filer.status.filer_failing_seconds = seconds
+    async with open_topic() as (leader, _):
+        for report in (of_the_filer, of_a_segment):
+            with pytest.raises(RpcAborted, match="a duration of"):
+                await leader.call("Report", report)
+        assert leader.registry.get("i-mallory") is None
+
+
 @virtual_time
 async def test_segments_of_other_brokers_do_not_count():
     async with open_topic() as (leader, layout):
