@@ -9,6 +9,7 @@ from smq_broker.runtime import import_blocker
 from smq_storage.process import allocator
 from smq_storage.process.extras import needs_extra
 from smq_storage.process.file_modes import make_files_private
+from smq_storage.process.grpc_logs import keep_errors_only
 
 
 def main() -> None:
@@ -20,6 +21,7 @@ def main() -> None:
     allocator.set_malloc({allocator.ARENA_MAX: 1})
     # Arrow's own pools return the memory of each encoded chunk to the system, and the next chunk causes page faults.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    keep_errors_only()
     # Imported here, because the import blocker must be installed before.
     with needs_extra("smq-broker", "broker"):
         from smq_broker.process import run

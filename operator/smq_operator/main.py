@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 from smq_core.errors import InvalidRequest, SmqError
 from smq_storage.process.extras import install_command, needs_extra
+from smq_storage.process.grpc_logs import keep_errors_only
 
+keep_errors_only()  # gRPC reads it when it is imported
 with needs_extra("smq-operator", "operator"):
     from smq_operator.kube.settings import KubeSettings
     from smq_operator.leader_process import LeaderFailed, LeadershipLost

@@ -21,6 +21,8 @@ def test_a_denial_is_logged_once_in_ten_seconds_and_counted_each_time(monkeypatc
     now[0] = 10.0
     assert [deny(), deny()] == [1, 0]
     assert denials.denied == {DenialReason.FORBIDDEN: 7}
+    names = [deny(access=f'create topics/produce "t{number}" in namespace "n"') for number in range(3)]
+    assert names == [1, 0, 0], "a caller chooses the names"
     monkeypatched.setattr(audit, "MAX_REMEMBERED", 3)
     for number in range(10):
         deny(access=str(number))
