@@ -7,6 +7,8 @@ from .mutation import Mutation
 YAML = "storage/smq_storage/topic_manifests/yaml_documents.py"
 TEST_PARSER = "tests/unit/storage/test_manifest_parser.py"
 TEST_COSTS = f"{TEST_PARSER}::test_a_manifest_costs_little_whatever_is_in_it"
+RELAY = "broker/smq_broker/streams/relay.py"
+TEST_RELAY = "tests/unit/broker/streams/test_relay.py"
 TEST_INPUT = "tests/unit/operator/api/test_invalid_input.py"
 
 MUTATIONS = (
@@ -89,5 +91,109 @@ MUTATIONS = (
         "return bounded(value)\n",
         "return value\n",
         ("tests/unit/storage/test_log_bounds.py::test_a_field_has_at_most_a_thousand_characters",),
+    ),
+    Mutation(
+        "read_names_of_columns_that_are_no_text",
+        "A stream with any names of columns is refused with a reason.",
+        "broker/smq_broker/rows/batches.py",
+        "except UnicodeDecodeError:",
+        "except KeyError:",
+        ("tests/unit/broker/rows/test_batches.py::test_a_column_whose_name_is_no_text_is_refused",),
+    ),
+    Mutation(
+        "read_partitions_that_arrow_cannot_hold",
+        "A partition fits the column that will hold it.",
+        "broker/smq_broker/rows/small_batches.py",
+        "if rows and max(message.partitions) > MAX_PARTITION:",
+        "if False:",
+        ("tests/unit/broker/rows/test_small_batches.py::test_a_partition_that_arrow_cannot_hold_is_refused",),
+    ),
+    Mutation(
+        "find_a_session_twice",
+        "A session that ends while its batch arrives ends no other one.",
+        "broker/smq_broker/producers/producer_lane.py",
+        "sessions = [session for session, _ in run if session is not None]",
+        "sessions = [self._sessions[it.session] for it in own]",
+        ("tests/unit/broker/producers/test_lane.py::test_a_session_that_ends_while_its_batch_arrives_ends_no_other",),
+    ),
+    Mutation(
+        "claim_the_last_epoch",
+        "No claim uses up the epochs of a producer's id.",
+        "broker/smq_broker/producers/claims.py",
+        "epoch is not None and epoch > MAX_EPOCH",
+        "False",
+        ("tests/unit/broker/segments/test_stored_layouts.py::test_no_claim_uses_up_the_epochs_of_an_id",),
+    ),
+    Mutation(
+        "take_any_duration_of_a_report",
+        "What brokers report can be compared and shown.",
+        "operator/smq_operator/api/report_checks.py",
+        "if not 0 <= seconds <= MAX_DURATION_SECONDS:",
+        "if False:",
+        ("tests/unit/operator/api/test_report_checks.py::test_a_report_with_a_duration_that_is_none_is_refused",),
+    ),
+    Mutation(
+        "trim_before_any_time",
+        "A time that no calendar has is refused with a reason.",
+        "operator/smq_operator/api/admin.py",
+        "if request.before < 0:",
+        "if False:",
+        (f"{TEST_INPUT}::test_a_topic_is_trimmed_before_a_time_that_a_calendar_has",),
+    ),
+    Mutation(
+        "keep_requests_to_a_relay_of_any_length",
+        "Whoever reaches a relay takes a few kilobytes of its memory.",
+        RELAY,
+        "sock=self._socket, limit=MAX_HEAD_BYTES",
+        "sock=self._socket, limit=READ_BYTES",
+        (f"{TEST_RELAY}::test_a_request_that_does_not_end_is_kept_to_a_few_kilobytes",),
+    ),
+    Mutation(
+        "keep_any_number_of_connections_without_a_request",
+        "One more connection without a request ends the oldest one.",
+        RELAY,
+        "oldest.transport.abort()",
+        "pass",
+        (f"{TEST_RELAY}::test_one_more_connection_without_a_request_ends_the_oldest",),
+    ),
+    Mutation(
+        "relay_any_number_of_connections",
+        "A relay keeps sockets for the broker.",
+        RELAY,
+        "if self._tunnels > MAX_TUNNELS:",
+        "if False:",
+        (f"{TEST_RELAY}::test_the_number_of_tunnels_is_bounded",),
+    ),
+    Mutation(
+        "count_tunnels_that_have_ended",
+        "A tunnel that ends makes room for another one.",
+        RELAY,
+        "self._tunnels -= 1",
+        "pass",
+        (f"{TEST_RELAY}::test_the_number_of_tunnels_is_bounded",),
+    ),
+    Mutation(
+        "log_each_request_that_a_relay_refuses",
+        "Strangers do not fill the log.",
+        RELAY,
+        "left_out = self._log_limiter.admit(type(error).__name__)",
+        "left_out = 0",
+        (f"{TEST_RELAY}::test_refused_requests_do_not_fill_the_log",),
+    ),
+    Mutation(
+        "let_grpc_log_each_failed_handshake",
+        "A log has the lines of its process and no others, however many strangers connect.",
+        "storage/smq_storage/process/grpc_logs.py",
+        'os.environ.setdefault("GRPC_VERBOSITY", "ERROR")',
+        "pass",
+        ("tests/integration/security/test_strange_input.py::test_an_attack_leaves_a_secure_release_as_it_was",),
+    ),
+    Mutation(
+        "log_denials_by_names_of_callers",
+        "A caller that tries many names does not fill the log.",
+        "operator/smq_operator/security/audit.py",
+        "access.partition('\"')[0]",
+        "access",
+        ("tests/unit/operator/security/test_audit.py",),
     ),
 )

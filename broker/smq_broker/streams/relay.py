@@ -88,7 +88,7 @@ class Relay:
                 target_reader, target_writer = await asyncio.open_connection(*split_address(target), limit=READ_BYTES)
         except (SmqError, OSError) as error:
             message = error.message if isinstance(error, SmqError) else f"{requested_target} cannot be reached: {error}"
-            left_out = self._log_limiter.admit(type(error))
+            left_out = self._log_limiter.admit(type(error).__name__)
             if left_out is not None:
                 log.info("relay.request_refused", error=message, left_out=left_out)
             writer.write(_error_response(403 if isinstance(error, InvalidRequest) else 502, message))

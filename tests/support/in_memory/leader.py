@@ -77,14 +77,20 @@ class FakePlatform:
             raise UnknownTopic(topic)
 
     async def set_paused(self, topic: str, paused: bool) -> None:
-        self.topics[topic] = replace(self.topics[topic], paused=paused)
+        self.topics[topic] = replace(self._known(topic), paused=paused)
 
     async def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
-        desired = self.topics[topic]
+        desired = self._known(topic)
         assert desired.spec == before
         resource = to_resource(manifest_of(desired))
         changed = parse_resource({**resource, "spec": patched_spec(resource["spec"], patch)})
         self.topics[topic] = replace(desired, spec=changed.spec)
+
+    def _known(self, topic: str) -> DesiredTopic:
+        """Another call may have deleted it meanwhile."""
+        if topic not in self.topics:
+            raise UnknownTopic(topic)
+        return self.topics[topic]
 
     def desired_brokers(self) -> int:
         return self.count
