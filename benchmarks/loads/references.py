@@ -109,7 +109,7 @@ def _binary(rows: np.ndarray) -> pa.Array:
 def _store(client: smq.Client, topic: str) -> Store:
     """The one into which a producer uploads."""
     with client._view(topic) as view:
-        return view.open_upload_store()
+        return view.store.open_for_uploads()
 
 
 def _parts(table: pa.Table) -> Iterator[pa.Table]:

@@ -358,7 +358,7 @@ class Client:
         from smq_storage.verification.topic_files import TopicFiles
 
         with self._view(topic) as view:
-            return TopicFiles(view.store(), view.name, rows=rows)
+            return TopicFiles(view.store.open(), view.name, rows=rows)
 
     def files(self, topic: str, *, since: datetime | None = None) -> DataFiles:
         """Returns the Parquet files in which each message of a topic is once, for tools that read such files.
@@ -376,10 +376,10 @@ class Client:
         from smq_storage.tables.listed_files import list_files
 
         with self._view(topic) as view:
-            store, uid = view.store(), view.snapshot.topic.uid
+            store, uid = view.store.open(), view.snapshot.topic.uid
         at = 0 if since is None else int(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1_000_000)
         found = [DataFile.of(listed, store.url) for listed in list_files(store, view.name, uid, at)]
-        return DataFiles(view.name, uid, found, view.store_settings)
+        return DataFiles(view.name, uid, found, view.store.settings)
 
     def compact(self, topic: str, *, target_bytes: int = 32 << 20) -> Iterator[CompactedSegment]:
         """Merges the small files of sealed segments into files of about ``target_bytes``, sorted by key.
@@ -391,7 +391,7 @@ class Client:
         from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 
         with self._view(topic) as view:
-            store, spec = view.store(), view.snapshot.topic.spec
+            store, spec = view.store.open(), view.snapshot.topic.spec
         key = spec.key if spec.schema else "key"
         return compact_topic(store, view.name, view.snapshot.topic.uid, key, merge_here(store), target_bytes)
 
@@ -404,7 +404,7 @@ class Client:
         from smq_storage.catalog.topics import read_current_topic
 
         with self._view(topic) as view:
-            read_current_topic(replace(view.store_settings, timeout=timeout).open(), view.name)
+            read_current_topic(replace(view.store.settings, timeout=timeout).open(), view.name)
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""

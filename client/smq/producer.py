@@ -147,7 +147,7 @@ class Producer:
             producer=self.producer_id,
             epoch=self.epoch,
             timeout=timeout,
-            open_store=lambda: view.open_upload_store(timeout),
+            open_store=lambda: view.store.open_for_uploads(timeout),
             on_done=self._engine.large_value_done,
             has_failed=lambda: self._engine.failure is not None,
         )

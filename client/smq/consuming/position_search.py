@@ -37,8 +37,8 @@ class PositionSearch:
         self._choice = choice
         self._state: TopicState | None = None
         location = location_of(view)
-        self._loader = StateLoader(location, view.store())
-        self._reader = RangeReader(location, view.store(), on_loss="skip")
+        self._loader = StateLoader(location, view.store.open())
+        self._reader = RangeReader(location, view.store.open(), on_loss="skip")
 
     def __enter__(self) -> PositionSearch:
         return self
@@ -117,12 +117,12 @@ class PositionSearch:
 
     def _first_file(self, segment: StoredSegment, at: Micros) -> int:
         """The first offset of a file before which all messages were appended before this time."""
-        file_list = load_file_list(self._view.store(), segment)
+        file_list = load_file_list(self._view.store.open(), segment)
         if file_list is not None:
             return file_list.first_since(at)
         found = 0
         time = datetime.fromtimestamp(at / 1e6, UTC)
-        for listed in ChunkChain(self._view.store(), segment.topic, segment.uid, segment.name).files():
+        for listed in ChunkChain(self._view.store.open(), segment.topic, segment.uid, segment.name).files():
             first = first_offset(listed.path)
             if first is not None and listed.modified + MAX_CLOCK_SKEW < time:
                 found = max(found, first)

@@ -92,4 +92,4 @@ def _skip_older(
 
 def _chain(view: TopicView, segment: str) -> ChunkChain:
     snapshot = view.snapshot
-    return ChunkChain(view.store(), snapshot.topic.name, snapshot.topic.uid, segment)
+    return ChunkChain(view.store.open(), snapshot.topic.name, snapshot.topic.uid, segment)

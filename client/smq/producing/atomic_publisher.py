@@ -128,7 +128,7 @@ class AtomicPublisher:
             if file.schema_version == newest:
                 found.append(file)
                 continue
-            rows = read_upload(view.open_upload_store(timeout), view.snapshot.topic.uid, file.name)
+            rows = read_upload(view.store.open_for_uploads(timeout), view.snapshot.topic.uid, file.name)
             found += map(_staged, uploads.upload_table(rows, None))
         return found
 

@@ -77,7 +77,7 @@ def _from_leader(name: str, target: ConnectTarget, timeout: float) -> OpenedTopi
         view = TopicView(name=name, leader=leader, settings=target.store, key=target.key, dialer=target.dialer)
         try:
             snapshot = view.wait_for_snapshot(timeout)
-            location = _location(name, snapshot.topic.uid, view.store_settings, target)
+            location = _location(name, snapshot.topic.uid, view.store.settings, target)
             return _opened(location, snapshot.topic, snapshot.layout)
         finally:
             view.close()

@@ -48,4 +48,4 @@ class TopicLocation:
 def location_of(view: TopicView) -> TopicLocation:
     """For reads in this process, by the connections of the view's client. Raises StoreUnavailable."""
     uid = view.snapshot.topic.uid
-    return TopicLocation(topic=view.name, uid=uid, store=view.store_settings, own_dialer=view.dialer)
+    return TopicLocation(topic=view.name, uid=uid, store=view.store.settings, own_dialer=view.dialer)

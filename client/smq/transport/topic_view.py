@@ -10,14 +10,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import IO
+from dataclasses import dataclass, field
 
 from smq.lock_order import ClientLock
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import REPORT_WAIT_AFTER_SECONDS, LayoutWatch, LeaderClient, describe_wait
 from smq.transport.reader_channels import ReaderChannels
+from smq.transport.topic_store import TopicStore
 from smq.transport.upload_modes import UploadMode
 from smq_core.errors import (
     InvalidRequest,
@@ -37,7 +37,7 @@ from smq_proto.v1 import topics_pb2
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage.catalog import layouts, sealed_index, topics
 from smq_storage.object_store.presigned_urls import SigningKey
-from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
+from smq_storage.object_store.store import Store, StoreSettings
 from smq_storage.process.locks import make_rlock
 
 log = logging.getLogger(__name__)
@@ -45,9 +45,6 @@ log = logging.getLogger(__name__)
 RETRY_INTERVAL_SECONDS = 0.2
 DELETED_AFTER_SECONDS = 3.0
 LOCATE_TIMEOUT_SECONDS = 0.5
-# For one PUT, so that slow connections can upload a large file.
-UPLOAD_TIMEOUT_SECONDS = 120.0
-_NO_FILER = "the address of the filer is not known; pass filer_url (and filer_endpoint) to connect()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +74,10 @@ class TopicView:
         self.dialer = dialer
         self.filer_health = filer_health or FilerHealth()
         self.reader_channels = ReaderChannels(name, dialer)
-        self._uploads = uploads
-        self._store_needs_credentials = False
+        self.store = TopicStore(
+            settings=settings, key=key, dialer=dialer, uploads=uploads, has_leader=leader.is_configured
+        )
         self._leader = leader
-        self._settings = settings
-        self._key = key
-        self._store: Store | None = None
         self._changed = threading.Condition(make_rlock(ClientLock.VIEW))
         self._snapshot: TopicSnapshot | None = None
         self._failure: SmqError | None = None
@@ -182,9 +177,9 @@ class TopicView:
                 sealed = {s.name: sealed_from_pb(s) for s in reply.segments}
                 return SealedHistory(sealed, *removed_from_pb(reply.removed))
             except Unavailable:
-                if not self._has_store_settings():
+                if not self.store.is_known:
                     raise
-        found = sealed_index.load(self.store(), self.name, self.snapshot.topic.uid)
+        found = sealed_index.load(self.store.open(), self.name, self.snapshot.topic.uid)
         return SealedHistory(
             {s.name: s for s in found.entries}, found.removed, {s.name: s.end for s in found.removed_segments}
         )
@@ -192,52 +187,7 @@ class TopicView:
     def refresh_from_store(self, number: int) -> None:
         """Reads the files if the layout has no segment of that number yet. Raises Unavailable."""
         if number >= self.snapshot.layout.next_number:
-            self.store()
-            self._load_from_store()
-
-    def store(self) -> Store:
-        """Opens the store of the topic's files. Raises StoreUnavailable if its address is not known."""
-        with self._changed:
-            if self._store is None:
-                if self._settings is None:
-                    raise StoreUnavailable(_NO_FILER)
-                self._store = self._settings.open()
-            return self._store
-
-    @property
-    def store_settings(self) -> StoreSettings:
-        """Where the topic's files are, for other processes. Raises StoreUnavailable as ``store``."""
-        with self._changed:
-            if self._settings is None:
-                raise StoreUnavailable(_NO_FILER)
-            return self._settings
-
-    def open_upload_store(self, timeout: float = UPLOAD_TIMEOUT_SECONDS) -> Store:
-        """The same store for large files, which take longer than other requests. Raises StoreUnavailable.
-
-        A request may take ``timeout`` seconds, or UPLOAD_TIMEOUT_SECONDS if that is more.
-        """
-        self.store()
-        assert self._settings is not None
-        return replace(self._settings, timeout=max(self._settings.timeout, UPLOAD_TIMEOUT_SECONDS, timeout)).open()
-
-    def open_url(self, url: str) -> IO[bytes]:
-        """Opens an object of any bucket of the filer, by its ``s3://bucket/path``, for reads.
-
-        Raises FileNotFoundError, StoreDenied, StoreUnavailable, and InvalidRequest if it is no such URL.
-        """
-        # Imported here because it takes Arrow's Parquet reader, which most programs with a view do not need.
-        from smq_storage.chunks.object_files import open_object
-
-        return open_object(self.store_settings, url)
-
-    @property
-    def signs_uploads(self) -> bool:
-        """Whether uploads need URLs that the leader signs; with ``auto`` only if this client cannot sign requests."""
-        if self._uploads != "auto":
-            return self._uploads == "presigned"
-        missing = self._store_needs_credentials and not (self._settings is not None and self._settings.has_credentials)
-        return missing and self._leader.is_configured
+            self._load_from_store(self.store.open())
 
     def sign_uploads(self, request: topics_pb2.SignUploadsRequest) -> topics_pb2.SignUploadsReply:
         """Returns URLs for new files of this topic. Raises UnknownTopic, StoreUnsupported, Unavailable."""
@@ -288,7 +238,9 @@ class TopicView:
             self._apply_reply(reply)
 
     def _locate_elsewhere(self) -> bool:
-        return any(self._locate_at_broker(it) for it in self._replicas()) or self._load_from_store()
+        if any(self._locate_at_broker(it) for it in self._replicas()):
+            return True
+        return self.store.is_known and self._load_from_store(self.store.open())
 
     def _replicas(self) -> Iterable[Replica]:
         """One for each broker that hosts a segment."""
@@ -308,13 +260,7 @@ class TopicView:
             log.debug("%s could not locate %s: %s", replica.address, self.name, error)
             return False
 
-    def _has_store_settings(self) -> bool:
-        return self._settings is not None
-
-    def _load_from_store(self) -> bool:
-        if not self._has_store_settings():
-            return False
-        store = self.store()
+    def _load_from_store(self, store: Store) -> bool:
         current = topics.read_current_topic(store, self.name)
         if current is None:
             raise UnknownTopic(f"there is no topic {self.name} in {store!r}", topic=self.name)
@@ -328,13 +274,7 @@ class TopicView:
     def _apply_reply(self, reply: pb.LocateReply) -> None:
         if not reply.layout.segments:
             return  # the topic is new and has no layout yet
-        if reply.store_url:
-            with self._changed:
-                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:
-                    self._store_needs_credentials = True
-                if self._settings is None:
-                    located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
-                    self._settings = self.dialer.store(located).signed_with(self._key)
+        self.store.learn(reply)
         self._apply_snapshot(TopicSnapshot(topic_from_pb(reply.topic), layout_from_pb(reply.layout), reply.losses))
 
     def _apply_snapshot(self, new: TopicSnapshot) -> None:

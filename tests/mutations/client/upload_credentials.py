@@ -7,7 +7,7 @@ from ..mutation import Mutation
 URLS = "storage/smq_storage/object_store/presigned_urls.py"
 PUTS = "storage/smq_storage/object_store/presigned_puts.py"
 SERVICE = "operator/smq_operator/api/uploads.py"
-VIEW = "client/smq/transport/topic_view.py"
+STORE = "client/smq/transport/topic_store.py"
 UPLOADER = "client/smq/producing/uploads/uploader.py"
 TEST_URLS = "tests/unit/storage/test_presigned_urls.py"
 TEST_PUTS = "tests/integration/storage/test_presigned_puts.py"
@@ -67,7 +67,7 @@ MUTATIONS = (
     Mutation(
         "sign_uploads_of_clients_with_credentials",
         "A client that has credentials uses them.",
-        VIEW,
+        STORE,
         "not (self._settings is not None and self._settings.has_credentials)",
         "True",
         (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),
@@ -75,10 +75,10 @@ MUTATIONS = (
     Mutation(
         "forget_that_the_store_needs_credentials",
         "An answer that does not say it changes nothing.",
-        VIEW,
-        "                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:\n"
-        "                    self._store_needs_credentials = True\n",
-        "                self._store_needs_credentials = reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED\n",
+        STORE,
+        "        if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:\n"
+        "            self._needs_credentials = True\n",
+        "        self._needs_credentials = reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED\n",
         (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),
     ),
     Mutation(

@@ -47,13 +47,29 @@ PARTITIONS = 8
 REPLICAS = tuple(Replica(f"b{i}", f"b{i}-1", f"b{i}:1") for i in range(2))
 
 
+@dataclass(frozen=True)
+class StoreOfTopic:
+    """What a view has as its ``store``."""
+
+    topic: TopicInMemory
+    signs_uploads = False
+
+    def open(self) -> Store:
+        return self.topic.files
+
+    def open_for_uploads(self, timeout: float = 0.0) -> Any:
+        return self.topic.open_upload_store(timeout)
+
+    def open_url(self, url: str) -> IO[bytes]:
+        raise FileNotFoundError(url)
+
+
 class TopicInMemory:
     """The view of a topic with one open segment over the whole ring. Changes reach listeners in the caller's thread."""
 
     dialer = DIRECT
     reader_channels = None
     name = "default/t"
-    signs_uploads = False
 
     def __init__(self) -> None:
         self.filer_health = FilerHealth()
@@ -88,13 +104,12 @@ class TopicInMemory:
     def report_unreachable_broker(self, incarnation: str, what: str) -> None:
         self.unreachable.append(incarnation)
 
-    def store(self) -> Store:
-        return self.files
+    @property
+    def store(self) -> StoreOfTopic:
+        return StoreOfTopic(self)
 
-    def open_url(self, url: str) -> IO[bytes]:
-        raise FileNotFoundError(url)
-
-    def open_upload_store(self, timeout: float = 0.0) -> Store:
+    def open_upload_store(self, timeout: float) -> Any:
+        """Where uploads go; tests replace it."""
         return self.files
 
     # ---- what a test does

@@ -159,7 +159,7 @@ class FlakyStore:
 
 
 def test_an_eager_read_waits_for_the_filer(topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "open_upload_store", lambda: FlakyStore(topic.files))
+    monkeypatch.setattr(topic, "open_upload_store", lambda _: FlakyStore(topic.files))
     with consumer_of(topic) as consumer:
         assert column(read(consumer), "value") == VALUES
 
@@ -170,7 +170,7 @@ def test_an_eager_read_goes_on_within_the_chunk_of_an_open_segment(
     def refuse(replica: Replica, dialer: Dialer) -> FlightChannel:
         raise Unreachable(f"{replica.address} cannot be reached")
 
-    monkeypatch.setattr(topic, "open_upload_store", lambda: FlakyStore(topic.files))
+    monkeypatch.setattr(topic, "open_upload_store", lambda _: FlakyStore(topic.files))
     monkeypatch.setattr(topic, "reader_channels", ReaderChannels(topic.name, DIRECT, refuse))
     monkeypatch.setattr(topic, "dialer", DIRECT)
     topic.sealed.clear()
@@ -216,7 +216,7 @@ def test_a_lazy_value_that_is_lost_concerns_its_message_only(topic: TopicInMemor
 
 
 def test_a_lazy_batch_reports_a_filer_that_is_away(topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "open_upload_store", lambda: FlakyStore(topic.files))
+    monkeypatch.setattr(topic, "open_upload_store", lambda _: FlakyStore(topic.files))
     with consumer_of(topic, large_values="lazy") as consumer:
         (batch,) = read(consumer)
     with pytest.raises(StoreUnavailable):

@@ -61,7 +61,7 @@ class FileFetcher:
     def read_referenced(self, referenced: ReferencedRows) -> bool:
         """Reads rows of an upload from the position on, or reports that it is gone. False: it was stopped."""
         try:
-            for first, table in read_referenced_rows(self._view.store(), referenced, self._output.position):
+            for first, table in read_referenced_rows(self._view.store.open(), referenced, self._output.position):
                 self._output.at_boundary = False
                 if not self._output.put(table, first):
                     return False
@@ -82,7 +82,7 @@ class FileFetcher:
             return self._file_list
         topic = self._view.snapshot.topic
         try:
-            self._file_list = load_file_list(self._view.store(), StoredSegment.of(topic.name, topic.uid, sealed))
+            self._file_list = load_file_list(self._view.store.open(), StoredSegment.of(topic.name, topic.uid, sealed))
         except CorruptDocument as error:
             log.warning("%s is read by its chunk chain, because its file list is damaged: %s", self._segment, error)
         if self._file_list is None:
@@ -117,12 +117,12 @@ class FileFetcher:
         return True
 
     def _parts(self, file: FileEntry) -> Iterator[tuple[int, pa.Table]]:
-        return read_file(self._view.store(), self._segment, file, self._output.position, file.end)
+        return read_file(self._view.store.open(), self._segment, file, self._output.position, file.end)
 
     def _is_replaced(self) -> bool:
         """Whether the index names another file list by now, because of a compaction. Reading goes on with that one."""
         topic, sealed = self._view.snapshot.topic, self.sealed
-        entries = sealed_index.read(self._view.store(), topic.name, topic.uid)
+        entries = sealed_index.read(self._view.store.open(), topic.name, topic.uid)
         entry = next((it for it in entries if it.name == self._segment), None)
         if entry is None or sealed is None or entry.file_list == sealed.file_list:
             return False
@@ -137,7 +137,7 @@ class FileFetcher:
         chain = self._chain
         if chain is None:
             topic = self._view.snapshot.topic
-            chain = self._chain = ChunkChain(self._view.store(), topic.name, topic.uid, self._segment)
+            chain = self._chain = ChunkChain(self._view.store.open(), topic.name, topic.uid, self._segment)
         while not self._stop.is_set():
             if self.sealed is not None and output.position >= self.sealed.end:
                 output.put_end(self.sealed.end, self.sealed.lost)

@@ -23,7 +23,7 @@ class LargeValueReader:
         """The value of the message at that offset. Raises DataLost with the object's name, StoreUnavailable."""
         with self._lock:
             if self._store is None:
-                self._store = self._view.open_upload_store()
+                self._store = self._view.store.open_for_uploads()
             store = self._store
         return read_large_value(store, self._view.snapshot.topic.uid, large, segment, offset)
 

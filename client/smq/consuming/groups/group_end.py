@@ -64,7 +64,7 @@ class GroupEnd:
         What other members have read and not committed counts as unread. Raises Unavailable.
         """
         # The ends come first: a group that has committed them later has read what was there.
-        with StateLoader(location_of(self._view), self._view.store()) as loader:
+        with StateLoader(location_of(self._view), self._view.store.open()) as loader:
             state = loader.load()
         reply: groups_pb2.GroupPositions = self._groups.GetPositions(
             groups_pb2.GetPositionsRequest(topic=self._view.name, group=self._group)

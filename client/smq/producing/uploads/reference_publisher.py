@@ -89,7 +89,7 @@ class ReferencePublisher:
 
     def publish_files(self, files: Sequence[Source], key: str | None) -> Delivery[FilesReceipt]:
         """As :meth:`smq.Producer.publish_files`."""
-        sources = ParquetSource.of_all(files, self._view.open_url)
+        sources = ParquetSource.of_all(files, self._view.store.open_url)
         uploads = self._upload(self._tasks_of_files(sources, key))
         states = [UploadDeliveryState(file.index, None, self._lock) for _, _, file in uploads]
         self._submit([file for _, _, file in uploads], states)
@@ -101,7 +101,7 @@ class ReferencePublisher:
 
     def upload_files(self, files: Sequence[Source], key: str | None) -> list[UploadedFile]:
         """Uploads the files' rows, and publishes nothing. Raises what :meth:`publish_files` raises."""
-        sources = ParquetSource.of_all(files, self._view.open_url)
+        sources = ParquetSource.of_all(files, self._view.store.open_url)
         return [file for _, _, file in self._upload(self._tasks_of_files(sources, key))]
 
     def _tasks_of_table(self, table: Table, key: object) -> Callable[[BatchEncoder], Tasks[None]]:

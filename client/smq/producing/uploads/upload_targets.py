@@ -6,7 +6,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
-from smq.transport.topic_view import UPLOAD_TIMEOUT_SECONDS, TopicView
+from smq.transport.topic_store import UPLOAD_TIMEOUT_SECONDS
+from smq.transport.topic_view import TopicView
 from smq_proto.v1 import topics_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.presigned_puts import put_presigned
@@ -75,6 +76,6 @@ class PresignedUploads:
 
 def open_upload_target(view: TopicView, producer: str, epoch: int) -> UploadTarget:
     """How this client writes uploads of that topic. Raises StoreUnavailable if the filer's address is not known."""
-    if view.signs_uploads:
+    if view.store.signs_uploads:
         return PresignedUploads(view, producer, epoch)
-    return DirectUploads(view.open_upload_store(), view.snapshot.topic.uid, producer, epoch)
+    return DirectUploads(view.store.open_for_uploads(), view.snapshot.topic.uid, producer, epoch)

@@ -66,8 +66,7 @@ def view(request: pytest.FixtureRequest) -> Any:
     return SimpleNamespace(
         name=topic.name,
         snapshot=snapshot,
-        store=lambda: store,
-        store_settings=StoreSettings(url="memory://"),
+        store=SimpleNamespace(open=lambda: store, settings=StoreSettings(url="memory://")),
         dialer=DIRECT,
     )
 

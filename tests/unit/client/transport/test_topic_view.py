@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from smq.transport import topic_view
+from smq.transport import topic_store, topic_view
 from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq.transport.upload_modes import UploadMode
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
@@ -196,7 +196,7 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
         leader.show(LAYOUT, store=store)
         leader.show(replace(LAYOUT, version=LAYOUT.version + 1), store=OPEN)  # as a broker of an older version does
         eventually(lambda: view._snapshot and view.snapshot.layout.version > LAYOUT.version)
-        assert view.signs_uploads is signed
+        assert view.store.signs_uploads is signed
     finally:
         view.close()
 
@@ -204,8 +204,8 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
 def test_requests_of_uploads_may_take_as_long_as_a_producer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StoreSettings, "open", lambda settings: settings.timeout)
     watched = Watched(StoreSettings(url="memory://", timeout=1.0))
-    found = [watched.view.open_upload_store(), *map(watched.view.open_upload_store, (5.0, 600.0))]
-    assert found == [topic_view.UPLOAD_TIMEOUT_SECONDS, topic_view.UPLOAD_TIMEOUT_SECONDS, 600.0]
+    found = [watched.view.store.open_for_uploads(), *map(watched.view.store.open_for_uploads, (5.0, 600.0))]
+    assert found == [topic_store.UPLOAD_TIMEOUT_SECONDS, topic_store.UPLOAD_TIMEOUT_SECONDS, 600.0]
     watched.view.close()
 
 

@@ -63,7 +63,7 @@ class Topic(TopicInMemory):
         self.gated = GatedStore(self)
         self.upload_timeout = 0.0
 
-    def open_upload_store(self, timeout: float = 0.0) -> Any:
+    def open_upload_store(self, timeout: float) -> Any:
         self.upload_timeout = timeout
         return self.gated
 

@@ -1,0 +1,92 @@
+"""Where the files of a topic are: as the client was given it, or else as leader and brokers say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import IO
+
+from smq.transport.dialer import Dialer
+from smq.transport.upload_modes import UploadMode
+from smq_core.errors import StoreUnavailable
+from smq_proto.v1 import data_pb2 as pb
+from smq_storage.object_store.presigned_urls import SigningKey
+from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
+
+# For one PUT, so that slow connections can upload a large file.
+UPLOAD_TIMEOUT_SECONDS = 120.0
+
+
+class TopicStore:
+    """Safe from many threads; ``learn`` is called by one. ``has_leader``: a leader can sign uploads."""
+
+    def __init__(
+        self,
+        *,
+        settings: StoreSettings | None,
+        key: SigningKey | None,
+        dialer: Dialer,
+        uploads: UploadMode,
+        has_leader: bool,
+    ) -> None:
+        self._settings = settings
+        self._key = key
+        self._dialer = dialer
+        self._uploads = uploads
+        self._has_leader = has_leader
+        self._needs_credentials = False
+        self._store: Store | None = None
+
+    def learn(self, reply: pb.LocateReply) -> None:
+        """An address that is known stays."""
+        if not reply.store_url:
+            return
+        if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:
+            self._needs_credentials = True
+        if self._settings is None:
+            located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
+            self._settings = self._dialer.store(located).signed_with(self._key)
+
+    @property
+    def is_known(self) -> bool:
+        return self._settings is not None
+
+    @property
+    def settings(self) -> StoreSettings:
+        """Where the files are, for other processes. Raises StoreUnavailable if that is not known."""
+        if self._settings is None:
+            raise StoreUnavailable(
+                "the address of the filer is not known; pass filer_url (and filer_endpoint) to connect()"
+            )
+        return self._settings
+
+    def open(self) -> Store:
+        """The store; every call returns the same one. Raises StoreUnavailable as ``settings``."""
+        if self._store is None:  # two threads may both open it, which does no harm
+            self._store = self.settings.open()
+        return self._store
+
+    def open_for_uploads(self, timeout: float = UPLOAD_TIMEOUT_SECONDS) -> Store:
+        """A store for large files, which take longer than other requests. Raises StoreUnavailable as ``settings``.
+
+        A request may take ``timeout`` seconds, or UPLOAD_TIMEOUT_SECONDS if that is more.
+        """
+        settings = self.settings
+        return replace(settings, timeout=max(settings.timeout, UPLOAD_TIMEOUT_SECONDS, timeout)).open()
+
+    def open_url(self, url: str) -> IO[bytes]:
+        """Opens an object of any bucket of the filer, by its ``s3://bucket/path``, for reads.
+
+        Raises FileNotFoundError, StoreDenied, StoreUnavailable, and InvalidRequest if it is no such URL.
+        """
+        # Imported here because it takes Arrow's Parquet reader, which most programs with a view do not need.
+        from smq_storage.chunks.object_files import open_object
+
+        return open_object(self.settings, url)
+
+    @property
+    def signs_uploads(self) -> bool:
+        """Whether uploads need URLs that the leader signs; with ``auto`` only if this client cannot sign requests."""
+        if self._uploads != "auto":
+            return self._uploads == "presigned"
+        missing = self._needs_credentials and not (self._settings is not None and self._settings.has_credentials)
+        return missing and self._has_leader
