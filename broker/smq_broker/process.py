@@ -207,6 +207,7 @@ class Broker:
             zone=settings.zone,
             leaders=settings.leader,
             channels=channels,
+            security=security,
             reporter=reporter,
             registry=registry,
             watcher=watcher,

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         Admin,
         AlteredTopic,
         AppliedTopic,
+        AuthorityInfo,
+        AuthorityRotation,
         BrokerInfo,
         CallerInfo,
         Condition,
@@ -105,6 +107,8 @@ __all__ = [
     "AlteredTopic",
     "AppliedTopic",
     "AtomicReceipt",
+    "AuthorityInfo",
+    "AuthorityRotation",
     "Batch",
     "BrokerInfo",
     "CallerInfo",
@@ -170,6 +174,8 @@ __all__ = [
 _MODULES_OF_NAMES = {
     "smq.admin": (
         "AccessCheck",
+        "AuthorityInfo",
+        "AuthorityRotation",
         "Admin",
         "AlteredTopic",
         "AppliedTopic",

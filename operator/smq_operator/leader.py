@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from smq_operator.api.admin import AdminService
@@ -86,6 +86,8 @@ class Leader:
     merger: SmallFileMerger
     publishes: PublishCompleter
     health: HealthMonitor
+    brokers_behind: Callable[[], Collection[str]]
+    """The brokers that do not trust all authorities of the release yet."""
     services: LeaderServices
 
 
@@ -217,6 +219,12 @@ def build_leader(
     liveness_probes = LivenessProbes(
         registry=registry, brokers=brokers, tasks=tasks, on_suspected=queue.enqueue, clock=clock
     )
+
+    def brokers_behind() -> Collection[str]:
+        if security is None or not warm_up.over:
+            return ["those that have not reported to the new leader yet"]
+        return registry.with_other_authorities(security.authorities.known.id)
+
     for part in (registry, warm_up, groups, liveness_probes):
         pauses.on_pause(part.compensate_pause)
     pauses.on_pause(loop.pause_detected)
@@ -233,6 +241,7 @@ def build_leader(
         losses=losses,
         topic_deletions=topic_deletions,
         clock=clock,
+        authorities=lambda: security.authorities.known.id if security is not None else "",
     )
     topic_service = TopicService(
         readiness=readiness,
@@ -313,12 +322,15 @@ def build_leader(
         merger=merger,
         publishes=publishes,
         health=health,
+        brokers_behind=brokers_behind,
         services=LeaderServices(
             brokers=broker_service,
             topics=topic_service,
             groups=group_service,
             publishes=publish_service,
             admin=admin_service,
-            auth=AuthService(readiness=readiness, topics=topics, clock=clock, security=security),
+            auth=AuthService(
+                readiness=readiness, topics=topics, clock=clock, security=security, brokers_behind=brokers_behind
+            ),
         ),
     )

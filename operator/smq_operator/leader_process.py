@@ -188,8 +188,8 @@ async def run_leader(
         group_lags=leader.group_lags,
         tasks=tasks,
         clock=leader.clock,
-        security=settings.security,
-        audit=security.access.audit if security is not None else None,
+        mode=settings.security,
+        security=security,
     )
     overview = overview_of(leader)
     http = HttpServer(
@@ -204,6 +204,9 @@ async def run_leader(
     try:
         http_port = await http.start(settings.http) if settings.http else None
         await server.start(leader.services)
+        if security is not None:
+            authorities = security.authorities
+            tasks.supervise("authorities", lambda: authorities.run(lambda: readiness.leads, leader.brokers_behind))
         if await _wait_for_store(store, pool, readiness, stop):
             platform_started = True
             if await _run_unless_stopped(

@@ -22,7 +22,8 @@ from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_operator.security.audit import AccessAudit, DenialReason
+from smq_operator.security.audit import DenialReason
+from smq_operator.security.leader_security import LeaderSecurity
 from smq_operator.status.health import FILER
 
 
@@ -41,11 +42,11 @@ class _LeaderMetrics(PrometheusCollector):
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
-        security: SecurityMode,
-        audit: AccessAudit | None,
+        mode: SecurityMode,
+        security: LeaderSecurity | None,
     ) -> None:
+        self._mode = mode
         self._security = security
-        self._audit = audit
         self._topics = topics
         self._brokers = registry
         self._decisions = decisions
@@ -101,22 +102,36 @@ class _LeaderMetrics(PrometheusCollector):
             "smq_leader_security_mode", "1 for the mode in which this leader runs, 0 for others.", labels=["mode"]
         )
         for it in SecurityMode:
-            mode.add_metric([it.value], float(it is self._security))
+            mode.add_metric([it.value], float(it is self._mode))
         yield mode
-        if self._audit is None:
+        if self._security is None:
             return
+        audit, rotation = self._security.access.audit, self._security.authorities.known.rotation
         denied = CounterMetricFamily(
             "smq_leader_access_denied", "Calls that the leader refused to their callers.", labels=["reason"]
         )
         for reason in DenialReason:
-            denied.add_metric([reason.value], self._audit.denied.get(reason, 0))
+            denied.add_metric([reason.value], audit.denied.get(reason, 0))
         yield denied
         calls = CounterMetricFamily(
             "smq_leader_open_calls", "Calls in clear text and without a token, in mode permissive.", labels=["call"]
         )
-        for call, count in sorted(self._audit.open_calls.items()):
+        for call, count in sorted(audit.open_calls.items()):
             calls.add_metric([call], count)
         yield calls
+        yield GaugeMetricFamily(
+            "smq_leader_certificate_expiry_timestamp_seconds",
+            "When the leader's certificate expires, in seconds since the Unix epoch.",
+            value=self._security.certificate.current().expires_at,
+        )
+        authorities = GaugeMetricFamily(
+            "smq_leader_authority_expiry_timestamp_seconds",
+            "When the authorities of the release expire, in seconds since the Unix epoch.",
+            labels=["authority", "phase"],
+        )
+        for known in rotation.authorities:
+            authorities.add_metric([known.id, known.phase.value], known.expires_at)
+        yield authorities
 
     def _cleanup(self) -> Iterator[Metric]:
         it = self._garbage_collector
@@ -263,10 +278,10 @@ class Metrics:
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
-        security: SecurityMode = SecurityMode.DISABLED,
-        audit: AccessAudit | None = None,
+        mode: SecurityMode = SecurityMode.DISABLED,
+        security: LeaderSecurity | None = None,
     ) -> None:
-        """``audit`` counts callers; None in a release without security."""
+        """``security`` is None in an open release."""
         self._registry = CollectorRegistry()
         self._registry.register(
             _LeaderMetrics(
@@ -282,7 +297,7 @@ class Metrics:
                 tasks=tasks,
                 clock=clock,
                 security=security,
-                audit=audit,
+                mode=mode,
             )
         )
 

@@ -26,7 +26,17 @@ from .client import (
     typed_rows,
     upload_credentials,
 )
-from .leader import access, dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
+from .leader import (
+    access,
+    authorities,
+    dashboard,
+    reconciliation,
+    releases,
+    reports,
+    schemas,
+    small_files,
+    superseded_chunks,
+)
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
@@ -57,6 +67,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "client": library.MUTATIONS,
     "producing": producing.MUTATIONS,
     "dashboard": dashboard.MUTATIONS,
+    "authorities": authorities.MUTATIONS,
     "groups": groups.MUTATIONS,
     "leader_access": access.MUTATIONS,
     "cli": cli.MUTATIONS,

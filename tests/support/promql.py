@@ -20,7 +20,11 @@ _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
-_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {">": operator.gt, "==": operator.eq}
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+}
 _AGGREGATIONS: Mapping[str, Callable[[Iterable[float]], float]] = {"max": max, "min": min, "sum": sum}
 
 
@@ -107,6 +111,8 @@ class _Evaluation:
         sign, left = str(expression.op), self.vector(expression.lhs)
         if isinstance(expression.rhs, promql.NumberLiteral):
             right = dict.fromkeys(left, expression.rhs.val)
+        elif isinstance(expression.rhs, promql.Call) and expression.rhs.func.name == "time":
+            right = dict.fromkeys(left, self._at)
         else:
             right = self.vector(expression.rhs)
         if sign == "or":

@@ -10,11 +10,15 @@ from smq_proto.signed_grants import GrantVerifier
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """``release`` is the uid of the release that this broker belongs to."""
+    """``release`` is the uid of the release that this broker belongs to.
+
+    ``authorities`` is the id of those that the certificate's bundle has, and of the one that signed it.
+    """
 
     release: str
     certificate: Certificate
     verifier: GrantVerifier
+    authorities: str = ""
 
 
 class BrokerCredentials:

@@ -44,6 +44,14 @@ class PermissiveBroker:
     def certificate(self) -> Certificate | None:
         return self._secure.certificate if self._secure is not None else None
 
+    @property
+    def authorities(self) -> str:
+        return self._secure.authorities if self._secure is not None else ""
+
+    def follow(self, authorities: str) -> None:
+        if self._secure is not None:
+            self._secure.follow(authorities)
+
     def start_renewal(self, on_renewal: Callable[[], None], threads: ThreadSupervisor) -> None:
         if self._secure is not None:
             self._secure.start_renewal(on_renewal, threads)

@@ -36,7 +36,7 @@ class SecureBroker:
         broker_metrics: BrokerMetrics,
     ) -> None:
         self._credentials = BrokerCredentials(login)
-        self._log_in = log_in
+        self._renewal = CertificateRenewal(self._credentials, log_in=log_in)
         self._leader_answered_at = leader_answered_at
         self._logged_in_at = time.monotonic()
         self.dialer = FlightDialer(self._credentials)
@@ -57,8 +57,15 @@ class SecureBroker:
     def certificate(self) -> Certificate:
         return self._credentials.current.certificate
 
+    @property
+    def authorities(self) -> str:
+        return self._renewal.authorities
+
+    def follow(self, authorities: str) -> None:
+        self._renewal.follow(authorities)
+
     def start_renewal(self, on_renewal: Callable[[], None], threads: ThreadSupervisor) -> None:
-        CertificateRenewal(self._credentials, log_in=self._log_in, on_renewal=on_renewal).start(threads)
+        self._renewal.start(on_renewal, threads)
 
     def _leader_seen_at(self) -> float:
         answered_at = self._leader_answered_at() or self._logged_in_at

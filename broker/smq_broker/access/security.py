@@ -31,6 +31,15 @@ class Security(Protocol):
         """That of this broker's server; None if connections are not encrypted."""
         ...
 
+    @property
+    def authorities(self) -> str:
+        """The id of the authorities that this broker uses; empty without security."""
+        ...
+
+    def follow(self, authorities: str) -> None:
+        """The leader says which authorities the release has now."""
+        ...
+
     def start_renewal(self, on_renewal: Callable[[], None], threads: ThreadSupervisor) -> None:
         """``on_renewal`` is called whenever the certificate is another one. Raises Unavailable without threads."""
         ...
@@ -41,9 +50,12 @@ class OpenBroker:
 
     permissive = False
     certificate = None
+    authorities = ""
 
     def __init__(self) -> None:
         self.access: Access = OpenAccess()
         self.dialer = FlightDialer()
+
+    def follow(self, authorities: str) -> None: ...
 
     def start_renewal(self, on_renewal: Callable[[], None], threads: ThreadSupervisor) -> None: ...

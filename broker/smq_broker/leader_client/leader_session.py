@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import grpc
 import structlog
 
+from smq_broker.access.security import Security
 from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.runtime.clock import Clock
@@ -59,6 +60,7 @@ class LeaderSession:
         zone: str,
         leaders: Sequence[str],
         channels: LeaderChannels,
+        security: Security,
         reporter: BrokerStatusReporter,
         registry: SegmentRegistry,
         watcher: SealWatcher,
@@ -77,6 +79,7 @@ class LeaderSession:
         self._leaving = leaving
         self._leaders = list(leaders)
         self._channels = channels
+        self._security = security
         self._leader_index = 0
         self._channel: grpc.Channel | None = None
         self._unresponsive: list[str] = []
@@ -157,6 +160,7 @@ class LeaderSession:
                 recovered=self._reporter.recovered_incarnations(),
                 last_leader=self._last_answer.leader,
                 last_answer=self._last_answer.answer,
+                authorities=self._security.authorities,
             )
             leader = self._leaders[self._leader_index % len(self._leaders)]
             try:
@@ -176,6 +180,7 @@ class LeaderSession:
             if reply.leader != self._last_answer.leader:
                 self._report_due.set()  # the next report proves to this leader that former incarnations have ended
             self._last_answer = reply
+            self._security.follow(reply.authorities)
             if reply.drain:
                 self._registry.drain()
             if reply.may_leave and report.leaving:

@@ -113,4 +113,4 @@ class LeaderLogin:
             raise Unavailable(f"{leader} answered with keys that are none: {error}") from None
         if not reply.release or not certificate.chain or certificate.expires_at <= self._clock():
             raise Unavailable(f"{leader} answered with a certificate that is none, or that has expired already")
-        return Login(reply.release, certificate, verifier)
+        return Login(reply.release, certificate, verifier, reply.authorities)

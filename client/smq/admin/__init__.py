@@ -2,7 +2,7 @@
 
 from smq.admin.admin import Admin
 from smq.admin.broker_infos import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad, StoryEvent
-from smq.admin.caller_infos import AccessCheck, CallerInfo
+from smq.admin.caller_infos import AccessCheck, AuthorityInfo, AuthorityRotation, CallerInfo
 from smq.admin.group_infos import GroupInfo, GroupReset, GroupSegment
 from smq.admin.topic_infos import (
     AlteredTopic,
@@ -23,6 +23,8 @@ __all__ = [
     "Admin",
     "AlteredTopic",
     "AppliedTopic",
+    "AuthorityInfo",
+    "AuthorityRotation",
     "BrokerInfo",
     "CallerInfo",
     "Condition",

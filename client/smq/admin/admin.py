@@ -20,7 +20,7 @@ from smq.admin.broker_infos import (
     pin_info,
     story_event,
 )
-from smq.admin.caller_infos import OPEN, AccessCheck, CallerInfo, caller_info
+from smq.admin.caller_infos import OPEN, AccessCheck, AuthorityRotation, CallerInfo, authority_rotation, caller_info
 from smq.admin.group_infos import GroupInfo, GroupReset, group_info
 from smq.admin.topic_infos import (
     AlteredTopic,
@@ -360,6 +360,18 @@ class Admin:
         request = auth_pb2.CheckAccessRequest(verb=verb, topic=where, group=group or "")
         reply = self._leader.auth.CheckAccess(request)
         return AccessCheck(allowed=reply.allowed, reason=reply.reason)
+
+    def authorities(self) -> AuthorityRotation:
+        """What signs the certificates of this release, and what its processes trust. Raises PermissionDenied."""
+        return authority_rotation(self._leader.auth.ListAuthorities(Empty()))
+
+    def rotate_authority(self) -> AuthorityRotation:
+        """Introduces the authority that signs next, unless one is introduced already.
+
+        The release goes on by itself: see ``authorities``. Raises InvalidRequest if the user gives the authority, and
+        in an open release; PermissionDenied.
+        """
+        return authority_rotation(self._leader.auth.RotateAuthority(Empty()))
 
     def _plan(self, topic: str, action: str, segments: Sequence[str], boundaries: Iterable[int] = ()) -> None:
         name = self._topic(topic)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from smq.admin.wire_times import time_of
+from smq_core.model.entities import SECOND
 from smq_proto.v1 import auth_pb2
 
 # The method of a release without security.
@@ -32,6 +33,42 @@ class AccessCheck:
 
     allowed: bool
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorityInfo:
+    """An authority of a secure release, which signs the certificates of leader, brokers and clients.
+
+    ``phase``: ``introduced`` (trusted, and signs later), ``signing``, ``retired`` (trusted until what it signed ends).
+    ``since`` is when the phase began.
+    """
+
+    id: str
+    phase: str
+    since: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorityRotation:
+    """``waits_for`` is what has to happen before the introduced authority signs; empty if none is introduced."""
+
+    authorities: tuple[AuthorityInfo, ...]
+    waits_for: str
+
+
+def authority_rotation(reply: auth_pb2.AuthorityList) -> AuthorityRotation:
+    return AuthorityRotation(
+        authorities=tuple(
+            AuthorityInfo(id=it.id, phase=it.phase, since=_time(it.since), expires_at=_time(it.expires_at))
+            for it in reply.authorities
+        ),
+        waits_for=reply.waits_for,
+    )
+
+
+def _time(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / SECOND, UTC)
 
 
 def caller_info(reply: auth_pb2.WhoAmIReply) -> CallerInfo:

@@ -82,6 +82,8 @@ class LeaderClient:
         self._dialer = dialer
         self._lock = make_lock()
         self._channels: dict[str, grpc.Channel] = {}
+        self._answered: set[str] = set()
+        """The addresses whose channels have carried an answer."""
         self._current = self._addresses[0] if self._addresses else ""
         self._closed = False
         channel: Any = _LeadingChannel(self._call, self._watch)
@@ -161,6 +163,11 @@ class LeaderClient:
                 self._current = self._addresses[(at + 1) % len(self._addresses)]
 
     def _attempt(self, address: str, method: _Method, request: Any, timeout: float) -> Any:
+        reply = self._send(address, method, request, timeout)
+        self._answered.add(address)
+        return reply
+
+    def _send(self, address: str, method: _Method, request: Any, timeout: float) -> Any:
         call = method(self._channel(address))
         if self.on_wait is None:
             return call(request, timeout=timeout)
@@ -203,18 +210,23 @@ class LeaderClient:
         if cause == NO_TLS:
             return InvalidRequest(f"the leader at {address} does not speak TLS: connect without a CA file and a token")
         if cause == UNTRUSTED:
-            self._drop(address)  # the file may have other roots at the next call
+            if self._drop(address):
+                return None  # it was trusted once, so the file may have other roots by now
             return InvalidRequest(
                 f"the certificate of the leader at {address} is not signed by the authorities of {security.ca_file}: "
                 "it is that of another release, or the file is older than its roots"
             )
         return None
 
-    def _drop(self, address: str) -> None:
+    def _drop(self, address: str) -> bool:
+        """The next call reads the roots anew. Returns whether there was an answer over the channel."""
         with self._lock:
             channel = self._channels.pop(address, None)
+            answered = address in self._answered
+            self._answered.discard(address)
         if channel is not None:
             _close_all([channel])
+        return answered
 
     def _is_leader(self, address: str) -> bool:
         """Whether a call is known there that leaders of all versions have."""

@@ -132,6 +132,8 @@ LEADER_CALLS: Mapping[str, LeaderCall] = {
     "Auth.GetGrants": _ANYBODY,
     "Auth.WhoAmI": _ANYBODY,
     "Auth.CheckAccess": _ANYBODY,
+    "Auth.ListAuthorities": _brokers("list"),
+    "Auth.RotateAuthority": _brokers("update", audited=True),
 }
 
 

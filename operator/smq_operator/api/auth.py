@@ -5,6 +5,7 @@ Every call here is about the caller itself, so it needs nothing but a token.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from google.protobuf.empty_pb2 import Empty
@@ -21,27 +22,26 @@ from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.security.access_control import NO_TOKEN, denial_text
+from smq_operator.security.authorities import Authorities
 from smq_operator.security.callers import Caller, current_caller
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_proto.logins import certificate_to_pb
 from smq_proto.v1 import auth_pb2
 
-# A client that was let in stays in for that long without the leader. It logs in again after half of it.
-CLIENT_CERTIFICATE_SECONDS = 15 * 60
-# Longer, so that brokers outlive an outage of the leader.
-BROKER_CERTIFICATE_SECONDS = 24 * 3600
 OPEN = "Open"
 _RIGHTS = {right.value: right for right in Right}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthService:
-    """Login, GetGrants, WhoAmI, CheckAccess. Without ``security`` the release is open."""
+    """Who the caller is, what it may do, and what signs certificates. Without ``security`` the release is open."""
 
     readiness: Readiness
     topics: TopicDirectory
     clock: Clock
     security: LeaderSecurity | None
+    brokers_behind: Callable[[], Collection[str]]
+    """The brokers that do not trust all authorities yet."""
 
     @unary_handler
     async def Login(self, request: auth_pb2.LoginRequest) -> auth_pb2.LoginReply:
@@ -53,17 +53,17 @@ class AuthService:
                 f"{caller.identity} cannot log in as {request.incarnation or 'a client'}: that needs another token",
                 identity=caller.identity,
             )
-        now = self.clock() / SECOND
-        release = security.authority.release
+        now, authorities = self.clock() / SECOND, security.authorities
+        lives, authority, release = authorities.lives, authorities.signing, authorities.known.release
         if caller.is_broker:
             role, name, names = Role.BROKER, request.incarnation, [broker_server_name(request.incarnation)]
-            expires_at = now + BROKER_CERTIFICATE_SECONDS  # its Pod lives on, and gets new tokens
+            expires_at = now + lives.server  # its Pod lives on, and gets new tokens
         else:
             role, name, names = Role.CLIENT, caller.identity, []
-            expires_at = _until(caller, now + CLIENT_CERTIFICATE_SECONDS)
-        peer = Peer(role, release, name, int(expires_at))
-        reply = certificate_to_pb(security.authority.issue(peer, now=now, server_names=names))
-        reply.release, reply.identity = release, peer.name
+            expires_at = _until(caller, now + lives.client)
+        peer = Peer(role, release, name, authority.end_of(expires_at))
+        reply = certificate_to_pb(authority.issue(peer, now=now, server_names=names))
+        reply.release, reply.identity, reply.authorities = release, peer.name, authorities.known.id
         if caller.is_broker:
             reply.grant_keys.append(security.grants.public_key)
         return reply
@@ -122,6 +122,31 @@ class AuthService:
             if not decision.allowed:
                 return auth_pb2.CheckAccessReply(reason=denial_text(caller, alternatives[0], decision))
         return auth_pb2.CheckAccessReply(allowed=True)
+
+    @unary_handler
+    async def ListAuthorities(self, request: Empty) -> auth_pb2.AuthorityList:
+        security, _ = self._secured()
+        return self._authorities(security.authorities)
+
+    @unary_handler
+    async def RotateAuthority(self, request: Empty) -> auth_pb2.AuthorityList:
+        security, _ = self._secured()
+        await security.authorities.rotate()
+        return self._authorities(security.authorities)
+
+    def _authorities(self, authorities: Authorities) -> auth_pb2.AuthorityList:
+        return auth_pb2.AuthorityList(
+            authorities=[
+                auth_pb2.AuthorityList.Authority(
+                    id=it.id,
+                    phase=it.phase.value,
+                    since=int(it.since * SECOND),
+                    expires_at=int(it.expires_at * SECOND),
+                )
+                for it in authorities.known.rotation.authorities
+            ],
+            waits_for=authorities.waits_for(self.brokers_behind()),
+        )
 
     def _secured(self) -> tuple[LeaderSecurity, Caller]:
         """Raises InvalidRequest in an open release, Unauthenticated if nobody is known."""

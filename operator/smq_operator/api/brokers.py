@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -54,6 +55,8 @@ class BrokerService:
     losses: LossRecorder
     topic_deletions: TopicDeletionManager
     clock: Clock
+    authorities: Callable[[], str]
+    """The id of the set of authorities; empty without security."""
 
     @unary_handler
     async def Report(self, report: brokers_pb2.BrokerReport) -> brokers_pb2.BrokerReportReply:
@@ -101,6 +104,7 @@ class BrokerService:
             drain=broker.draining,
             leader=self.registry.leader,
             answer=self.registry.next_answer(),
+            authorities=self.authorities(),
         )
 
     def _is_draining(self, broker: Broker) -> bool:

@@ -85,6 +85,8 @@ class Broker:
     """The number of the last answer before its first report."""
     superseded_others: bool = False
     """Whether every other known incarnation of its broker is gone, or has its journal here."""
+    authorities: str = ""
+    """The id of the set of authorities that it uses, from its last report."""
     reports_foreign_segments: bool = False
     """Its last report named segments that layouts give to others."""
     _accepting_segments: tuple[pb.BrokerStatus, frozenset[tuple[str, str]]] | None = None
@@ -174,6 +176,7 @@ class BrokerRegistry:
                 ("an incarnation", report.incarnation),
                 ("a broker's node", report.node),
                 ("a broker's zone", report.zone),
+                ("the id of a broker's authorities", report.authorities),
             ],
             MAX_BROKER_NAME_LENGTH,
         )
@@ -189,7 +192,7 @@ class BrokerRegistry:
             broker.mark_alive(now)
         broker.last_report_at = broker.status_at = now
         broker.status, broker.status_bytes = report.status, report.status.ByteSize()
-        broker.node, broker.zone = report.node, report.zone
+        broker.node, broker.zone, broker.authorities = report.node, report.zone, report.authorities
         broker.draining = broker.draining or report.leaving or report.status.draining
         recovered = frozenset(report.recovered) - {report.incarnation}
         unregistered = any(it in named and it not in self._brokers for it in recovered)
@@ -388,6 +391,11 @@ class BrokerRegistry:
             for it in b.status.segments
             if it.primary and it.stalled_seconds >= seconds
         }
+
+    def with_other_authorities(self, id: str) -> list[str]:
+        """The brokers that use another set of authorities than this one, and that may still run."""
+        known = (it for it in self._brokers.values() if it.has_reported and it.terminated is None)
+        return sorted(it.replica.broker for it in known if it.authorities != id)
 
     def alive(self, now: int) -> list[Broker]:
         return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]

@@ -18,7 +18,7 @@ from smq_operator.kube.informer.list_watch import Informer
 from smq_operator.kube.informer.watcher import WatchScope
 from smq_operator.kube.platform import KubePlatform
 from smq_operator.kube.preflight.checks import PreflightChecks
-from smq_operator.kube.security.release_security import open_security, peer_token
+from smq_operator.kube.security.release_security import open_security
 from smq_operator.kube.settings import KubeSettings
 from smq_operator.kube.termination import TerminationTracker
 from smq_operator.leader_process import Election, run_leader
@@ -43,7 +43,10 @@ def scopes(kube: KubeSettings) -> list[WatchScope]:
 
 
 async def run(kube: KubeSettings) -> None:
-    """Stands by and leads until SIGTERM. Raises what ``run_leader`` raises, and KubeError if it finds no API server."""
+    """Stands by and leads until SIGTERM.
+
+    Raises what ``run_leader`` raises; KubeError and Unavailable if it finds no API server.
+    """
     api, cache, desired_topics = KubeApi.connect(), ResourceCache(), DesiredTopics()
     informer = Informer(api=api, cache=cache, parse_topics=desired_topics.parse, clock=clock.now, scopes=scopes(kube))
     termination_tracker = TerminationTracker(cache, clock.now, informer.resync, kube.node_grace_us)
@@ -92,9 +95,11 @@ async def run(kube: KubeSettings) -> None:
         )
 
     try:
-        security = await open_security(api, kube, kube.pod or uuid.uuid4().hex) if kube.security.knows_callers else None
-        if security is not None:
-            dials.append(secure_dialer(security.authority.roots, peer_token(security.authority)))
+        security = None
+        if kube.security.knows_callers:
+            security, token = await open_security(api, kube, kube.pod or uuid.uuid4().hex)
+            authorities = security.authorities
+            dials.append(secure_dialer(lambda: authorities.signing.roots, token))
         await run_leader(kube, make_platform, make_election, security)
     finally:
         informer.stop()

@@ -32,6 +32,11 @@ class KubeSettings(Settings):
         NODE_GRACE_US, "a Node that has failed looks Ready for less", validation_alias="node_grace"
     )
     token_audience: str = Field("", description="the audience of callers' tokens; default: RELEASE.NAMESPACE.smq")
+    ca_secret: str = Field(
+        "",
+        description="a Secret of the release's Namespace with the certificate and key of the authority that signs for "
+        "the release, as cert-manager writes it; default: the operator makes its own one",
+    )
     pod: CliSuppress[str] = Field("", validation_alias="POD_NAME")
     home: CliSuppress[str] = Field("", validation_alias="POD_NAMESPACE")
 

@@ -18,6 +18,10 @@ class Readiness:
     standby_reason: str = ""
     """Why this process does not lead although nothing is wrong with it. Its readiness probe succeeds."""
 
+    @property
+    def leads(self) -> bool:
+        return not (self.leader_address or self.standby_reason or self.not_ready_reason)
+
     def require_leadership(self) -> None:
         """Raises NotLeader (with the leader's address) or Unavailable while this process does not lead."""
         if self.leader_address:

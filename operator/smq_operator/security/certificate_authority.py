@@ -1,77 +1,120 @@
 """The certificate authority of a release: it signs the certificates of leader, brokers and clients.
 
-Keys are of the curve P-256 and certificates X.509 v3 (RFC 5280). PEM everywhere.
+Keys are of the curve P-256 and certificates X.509 v3 (RFC 5280). PEM everywhere. An authority that a user gives may
+have a key of RSA, too.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import Peer
-from smq_core.errors import InvalidRequest
+from smq_core.errors import InvalidRequest, Unavailable
 
-ROOT_LIFETIME_SECONDS = 10 * 365 * 24 * 3600
 # A certificate counts from a little before its issue, because clocks differ.
 CLOCK_SKEW_SECONDS = 300
-_ROOT_NAME = "SeaweedMQ release"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorityKeys:
+    """``chain`` is the authority's own certificate, then those between it and its root; ``key`` is its private key.
+
+    ``cross`` is a certificate of its key by the authority before it, for those who only trust that one. It is empty if
+    there is none.
+    """
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    cross: bytes = b""
+
+    @property
+    def trusted(self) -> bytes:
+        """By what others verify certificates of this authority: its own one, in PEM.
+
+        It is not the root above it, because that may sign for others, who do not belong to this release.
+        """
+        return first_certificate(self.chain).public_bytes(serialization.Encoding.PEM)
 
 
 class CertificateAuthority:
-    """``chain`` is the authority's own certificate, and those above it if it is not a root; ``key`` is its key.
+    """``roots`` is the bundle by which others verify what this authority signs; None means its own certificate.
 
-    ``roots`` is the bundle by which others verify what it signs; None means ``chain``.
-    Raises InvalidRequest if they do not fit, or belong to no release.
+    Raises InvalidRequest if key and certificates do not fit.
     """
 
-    def __init__(self, chain: bytes, key: bytes, roots: bytes | None = None) -> None:
-        try:
-            self._certificate = x509.load_pem_x509_certificates(chain)[0]
-            loaded = serialization.load_pem_private_key(key, password=None)
-            organizations = self._certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
-            self.release = str(organizations[0].value)
-        except (ValueError, TypeError, IndexError) as error:
-            raise InvalidRequest(f"these are no certificate and key of a release's authority: {error}") from error
-        if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != self._certificate.public_key():
-            raise InvalidRequest("the key of the release's authority is none of its certificate")
-        self._key = loaded
-        self._chain = chain
-        self.roots = roots if roots is not None else chain
+    def __init__(self, release: str, keys: AuthorityKeys, roots: bytes | None = None) -> None:
+        self.release = release
+        self.keys = keys
+        self.roots = keys.trusted if roots is None else roots
+        self._certificate = first_certificate(keys.chain)
+        self._key = _private_key(keys.key, self._certificate)
+        self._sent = keys.cross or _without_root(keys.chain)
 
     @classmethod
-    def create(cls, release: str, *, now: float) -> CertificateAuthority:
-        """A new root for the release with this uid. ``now`` is in seconds since the Unix epoch."""
+    def create(
+        cls,
+        release: str,
+        *,
+        now: float,
+        lives: CertificateLives | None = None,
+        former: CertificateAuthority | None = None,
+    ) -> CertificateAuthority:
+        """A new root for the release with this uid. ``now`` is in seconds since the Unix epoch.
+
+        Those who only know the root of ``former`` trust what the new one signs, for as long as that root counts.
+        """
+        lives = lives or CertificateLives()
         key = ec.generate_private_key(ec.SECP256R1())
+        # Each has another name, because some libraries find the root of a certificate by its name alone.
         name = x509.Name(
             [
-                x509.NameAttribute(NameOID.COMMON_NAME, _ROOT_NAME),
-                x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, release),
+                x509.NameAttribute(NameOID.COMMON_NAME, f"SeaweedMQ release {secrets.token_hex(4)}"),
+                x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, release[:64]),
             ]
         )
-        builder = _builder(name, name, key.public_key(), now, now + ROOT_LIFETIME_SECONDS)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
-        certificate = builder.sign(key, hashes.SHA256())
-        return cls(certificate.public_bytes(serialization.Encoding.PEM), _pem_key(key))
+        root = _authority_builder(name, name, key.public_key(), now, now + lives.authority).sign(key, hashes.SHA256())
+        cross = b"" if former is None else former.cross_certificate(root, now)
+        chain = root.public_bytes(serialization.Encoding.PEM)
+        return cls(release, AuthorityKeys(chain=chain, key=_pem_key(key), cross=cross))
 
-    def to_pem(self) -> tuple[bytes, bytes]:
-        """Its chain and its key, as the constructor takes them."""
-        return self._chain, _pem_key(self._key)
+    @property
+    def expires_at(self) -> float:
+        return self._certificate.not_valid_after_utc.timestamp()
+
+    def end_of(self, expires_at: float) -> int:
+        """When a certificate ends that should end at ``expires_at``: not after the authority itself."""
+        return int(min(expires_at, self.expires_at))
+
+    def cross_certificate(self, root: x509.Certificate, now: float) -> bytes:
+        """A certificate of that root by this authority; empty if this one may not sign authorities, or has expired."""
+        if not _is_root(self._certificate) or now >= self.expires_at:
+            return b""
+        key = root.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        builder = _authority_builder(self._certificate.subject, root.subject, key, now, self.expires_at)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, peer: Peer, *, now: float, server_names: Sequence[str] = ()) -> Certificate:
         """A certificate with a new key, for a peer of this release, until ``peer.expires_at``.
 
         With ``server_names``, which are DNS names, the peer may be a server, too. ``now`` is in seconds since the Unix
-        epoch. Raises InvalidRequest if the peer is one of another release, or has expired.
+        epoch. Raises InvalidRequest if the peer is one of another release, or has expired; Unavailable if this
+        authority has.
         """
         if peer.release != self.release:
             raise InvalidRequest(f"this authority is that of release {self.release}, not {peer.release}")
+        if now >= self.expires_at:
+            raise Unavailable("the authority of this release has expired: renew it, and the release goes on by itself")
         if peer.expires_at <= now:
             raise InvalidRequest("a certificate ends after it was issued")
         key = ec.generate_private_key(ec.SECP256R1())
@@ -84,14 +127,66 @@ class CertificateAuthority:
         builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = builder.add_extension(self._key_identifier(), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return Certificate(
-            chain=certificate.public_bytes(serialization.Encoding.PEM) + self._chain,
+            chain=certificate.public_bytes(serialization.Encoding.PEM) + self._sent,
             key=_pem_key(key),
             roots=self.roots,
             issued_at=now,
             expires_at=peer.expires_at,
         )
+
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """By which those who verify find this authority among those of one name."""
+        try:
+            known = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
+
+
+def given_authority(chain: bytes, key: bytes) -> AuthorityKeys:
+    """An authority that a user gives. Raises InvalidRequest if it cannot sign for a release."""
+    certificate = first_certificate(chain)
+    _private_key(key, certificate)
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        constraints = None
+    if constraints is None or not constraints.ca:
+        raise InvalidRequest("its certificate is not that of an authority: cert-manager makes one with isCA: true")
+    return AuthorityKeys(chain=chain, key=key)
+
+
+def first_certificate(chain: bytes) -> x509.Certificate:
+    """Raises InvalidRequest if there is none."""
+    try:
+        return x509.load_pem_x509_certificates(chain)[0]
+    except ValueError as error:
+        raise InvalidRequest(f"this is no certificate in PEM: {error}") from error
+
+
+def _private_key(key: bytes, certificate: x509.Certificate) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
+    try:
+        loaded = serialization.load_pem_private_key(key, password=None)
+    except (ValueError, TypeError):
+        raise InvalidRequest("the key of the authority is none in PEM, or it has a password") from None
+    if not isinstance(loaded, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
+        raise InvalidRequest("the key of the authority is neither one of RSA nor one of an elliptic curve")
+    if loaded.public_key() != certificate.public_key():
+        raise InvalidRequest("the key of the authority is none of its certificate")
+    return loaded
+
+
+def _is_root(certificate: x509.Certificate) -> bool:
+    return certificate.subject == certificate.issuer
+
+
+def _without_root(chain: bytes) -> bytes:
+    """What is sent with a certificate: whoever verifies it has the root."""
+    found = [it for it in x509.load_pem_x509_certificates(chain) if not _is_root(it)]
+    return b"".join(it.public_bytes(serialization.Encoding.PEM) for it in found)
 
 
 def _builder(
@@ -101,6 +196,15 @@ def _builder(
     builder = builder.serial_number(x509.random_serial_number())
     builder = builder.not_valid_before(datetime.fromtimestamp(now - CLOCK_SKEW_SECONDS, UTC))
     return builder.not_valid_after(datetime.fromtimestamp(expires_at, UTC))
+
+
+def _authority_builder(
+    issuer: x509.Name, subject: x509.Name, public_key: ec.EllipticCurvePublicKey, now: float, expires_at: float
+) -> x509.CertificateBuilder:
+    builder = _builder(issuer, subject, public_key, now, expires_at)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

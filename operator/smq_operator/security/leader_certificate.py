@@ -10,11 +10,11 @@ import structlog
 
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import LEADER_SERVER_NAME, Peer, Role
+from smq_core.errors import SmqError
+from smq_operator.security.authorities import Authorities
 from smq_operator.security.certificate_authority import CertificateAuthority
 
 log = structlog.get_logger(__name__)
-
-LEADER_CERTIFICATE_SECONDS = 24 * 3600
 
 
 class LeaderCertificate:
@@ -23,23 +23,32 @@ class LeaderCertificate:
     Any thread may call it: two of them may renew it at the same time, and both certificates count.
     """
 
-    def __init__(self, authority: CertificateAuthority, name: str, clock: Callable[[], float]) -> None:
-        self._authority = authority
+    def __init__(self, authorities: Authorities, name: str, clock: Callable[[], float]) -> None:
+        self._authorities = authorities
         self._name = name
         self._clock = clock
-        self._certificate = self._issue()
+        self._signed_by = authorities.signing
+        self._certificate = self._issue(self._signed_by)
 
     def current(self) -> Certificate:
-        """The certificate to use for a new connection. It is replaced after half of its life."""
-        if self._clock() >= self._certificate.renew_at():
-            self._certificate = self._issue()
-            log.info("certificate.renewed", expires_at=self._certificate.expires_at)
+        """The certificate to use for a new connection.
+
+        It is replaced after half of its life, and when another authority signs or another bundle is trusted.
+        """
+        signing = self._authorities.signing
+        if signing is not self._signed_by or self._clock() >= self._certificate.renew_at():
+            try:
+                self._certificate, self._signed_by = self._issue(signing), signing
+                log.info("certificate.renewed", expires_at=self._certificate.expires_at)
+            except SmqError as error:
+                log.error("certificate.not_renewed", message=error.message)
         return self._certificate
 
-    def _issue(self) -> Certificate:
+    def _issue(self, authority: CertificateAuthority) -> Certificate:
         now = self._clock()
-        peer = Peer(Role.LEADER, self._authority.release, self._name, int(now) + LEADER_CERTIFICATE_SECONDS)
-        return self._authority.issue(peer, now=now, server_names=[LEADER_SERVER_NAME])
+        expires_at = authority.end_of(now + self._authorities.lives.server)
+        peer = Peer(Role.LEADER, authority.release, self._name, expires_at)
+        return authority.issue(peer, now=now, server_names=[LEADER_SERVER_NAME])
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """Of a gRPC server. Each new connection gets the certificate of then; those that are open go on."""

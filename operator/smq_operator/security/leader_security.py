@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smq_operator.security.access_control import AccessControl
+from smq_operator.security.authorities import Authorities
 from smq_operator.security.certificate_authority import CertificateAuthority
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_proto.signed_grants import GrantSigner
@@ -14,7 +15,12 @@ from smq_proto.signed_grants import GrantSigner
 class LeaderSecurity:
     """Only code that puts parts together takes this; a part takes the parts that it needs."""
 
-    authority: CertificateAuthority
+    authorities: Authorities
     certificate: LeaderCertificate
     grants: GrantSigner
     access: AccessControl
+
+    @property
+    def authority(self) -> CertificateAuthority:
+        """The one that signs now."""
+        return self.authorities.signing

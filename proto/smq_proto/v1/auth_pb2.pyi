@@ -15,7 +15,7 @@ class LoginRequest(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
 
 class LoginReply(_message.Message):
-    __slots__ = ("certificate_chain", "private_key", "roots", "issued_at", "expires_at", "release", "identity", "grant_keys")
+    __slots__ = ("certificate_chain", "private_key", "roots", "issued_at", "expires_at", "release", "identity", "grant_keys", "authorities")
     CERTIFICATE_CHAIN_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_KEY_FIELD_NUMBER: _ClassVar[int]
     ROOTS_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class LoginReply(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     GRANT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITIES_FIELD_NUMBER: _ClassVar[int]
     certificate_chain: bytes
     private_key: bytes
     roots: bytes
@@ -32,7 +33,8 @@ class LoginReply(_message.Message):
     release: str
     identity: str
     grant_keys: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, certificate_chain: _Optional[bytes] = ..., private_key: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., issued_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., release: _Optional[str] = ..., identity: _Optional[str] = ..., grant_keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    authorities: str
+    def __init__(self, certificate_chain: _Optional[bytes] = ..., private_key: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., issued_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., release: _Optional[str] = ..., identity: _Optional[str] = ..., grant_keys: _Optional[_Iterable[bytes]] = ..., authorities: _Optional[str] = ...) -> None: ...
 
 class GetGrantsRequest(_message.Message):
     __slots__ = ("topic",)
@@ -77,3 +79,22 @@ class CheckAccessReply(_message.Message):
     allowed: bool
     reason: str
     def __init__(self, allowed: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class AuthorityList(_message.Message):
+    __slots__ = ("authorities", "waits_for")
+    class Authority(_message.Message):
+        __slots__ = ("id", "phase", "since", "expires_at")
+        ID_FIELD_NUMBER: _ClassVar[int]
+        PHASE_FIELD_NUMBER: _ClassVar[int]
+        SINCE_FIELD_NUMBER: _ClassVar[int]
+        EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+        id: str
+        phase: str
+        since: int
+        expires_at: int
+        def __init__(self, id: _Optional[str] = ..., phase: _Optional[str] = ..., since: _Optional[int] = ..., expires_at: _Optional[int] = ...) -> None: ...
+    AUTHORITIES_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    authorities: _containers.RepeatedCompositeFieldContainer[AuthorityList.Authority]
+    waits_for: str
+    def __init__(self, authorities: _Optional[_Iterable[_Union[AuthorityList.Authority, _Mapping]]] = ..., waits_for: _Optional[str] = ...) -> None: ...

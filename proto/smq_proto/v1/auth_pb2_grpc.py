@@ -55,6 +55,16 @@ class AuthStub:
                 request_serializer=smq_dot_v1_dot_auth__pb2.CheckAccessRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_auth__pb2.CheckAccessReply.FromString,
                 _registered_method=True)
+        self.ListAuthorities = channel.unary_unary(
+                '/smq.v1.Auth/ListAuthorities',
+                request_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
+                _registered_method=True)
+        self.RotateAuthority = channel.unary_unary(
+                '/smq.v1.Auth/RotateAuthority',
+                request_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
+                _registered_method=True)
 
 
 class AuthServicer:
@@ -86,6 +96,20 @@ class AuthServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAuthorities(self, request, context):
+        """what signs certificates, and what is trusted
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateAuthority(self, request, context):
+        """introduces the next one, if none is yet
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AuthServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -108,6 +132,16 @@ def add_AuthServicer_to_server(servicer, server):
                     servicer.CheckAccess,
                     request_deserializer=smq_dot_v1_dot_auth__pb2.CheckAccessRequest.FromString,
                     response_serializer=smq_dot_v1_dot_auth__pb2.CheckAccessReply.SerializeToString,
+            ),
+            'ListAuthorities': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuthorities,
+                    request_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                    response_serializer=smq_dot_v1_dot_auth__pb2.AuthorityList.SerializeToString,
+            ),
+            'RotateAuthority': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateAuthority,
+                    request_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                    response_serializer=smq_dot_v1_dot_auth__pb2.AuthorityList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -218,6 +252,60 @@ class Auth:
             '/smq.v1.Auth/CheckAccess',
             smq_dot_v1_dot_auth__pb2.CheckAccessRequest.SerializeToString,
             smq_dot_v1_dot_auth__pb2.CheckAccessReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuthorities(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Auth/ListAuthorities',
+            google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateAuthority(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Auth/RotateAuthority',
+            google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class BrokerReport(_message.Message):
-    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "unresponsive", "leaving", "recovered", "last_leader", "last_answer")
+    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "unresponsive", "leaving", "recovered", "last_leader", "last_answer", "authorities")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class BrokerReport(_message.Message):
     RECOVERED_FIELD_NUMBER: _ClassVar[int]
     LAST_LEADER_FIELD_NUMBER: _ClassVar[int]
     LAST_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITIES_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     broker: str
     incarnation: str
@@ -33,20 +34,23 @@ class BrokerReport(_message.Message):
     recovered: _containers.RepeatedScalarFieldContainer[str]
     last_leader: str
     last_answer: int
-    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ..., recovered: _Optional[_Iterable[str]] = ..., last_leader: _Optional[str] = ..., last_answer: _Optional[int] = ...) -> None: ...
+    authorities: str
+    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ..., recovered: _Optional[_Iterable[str]] = ..., last_leader: _Optional[str] = ..., last_answer: _Optional[int] = ..., authorities: _Optional[str] = ...) -> None: ...
 
 class BrokerReportReply(_message.Message):
-    __slots__ = ("may_leave", "assigned", "drain", "others_drain", "leader", "answer")
+    __slots__ = ("may_leave", "assigned", "drain", "others_drain", "leader", "answer", "authorities")
     MAY_LEAVE_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     OTHERS_DRAIN_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITIES_FIELD_NUMBER: _ClassVar[int]
     may_leave: bool
     assigned: _containers.RepeatedScalarFieldContainer[str]
     drain: bool
     others_drain: bool
     leader: str
     answer: int
-    def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., drain: _Optional[bool] = ..., others_drain: _Optional[bool] = ..., leader: _Optional[str] = ..., answer: _Optional[int] = ...) -> None: ...
+    authorities: str
+    def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., drain: _Optional[bool] = ..., others_drain: _Optional[bool] = ..., leader: _Optional[str] = ..., answer: _Optional[int] = ..., authorities: _Optional[str] = ...) -> None: ...

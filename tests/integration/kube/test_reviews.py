@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
 
+from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.rights import Right, group_rights, topic_right, topic_verb
-from smq_core.errors import InvalidRequest, Unauthenticated, Unavailable
+from smq_core.errors import Conflict, InvalidRequest, Unauthenticated, Unavailable
 from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.security.access_reviews import ALLOWED_SECONDS, DENIED_SECONDS, AccessReviews
+from smq_operator.kube.security.given_authority import GivenAuthority
 from smq_operator.kube.security.release_secret import ReleaseSecret
 from smq_operator.kube.security.token_reviews import TokenReviews
+from smq_operator.security.authorities import Authorities
+from smq_operator.security.authority_set import AuthoritySet
 from smq_operator.security.callers import Caller
 from support.kube.client import KubeClient
 from support.kube.operator_process import pod_of
+from support.user_authority import UserAuthority
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -192,22 +198,67 @@ def raise_unreachable() -> None:
 
 
 def test_operators_of_a_release_share_their_keys(kube: KubeClient, namespace: str) -> None:
-    def secret(api: KubeApi) -> ReleaseSecret:
-        return ReleaseSecret(api, namespace, "smq-security", {"seaweedmq.io/release": "smq"})
+    def secret(api: KubeApi, given: str = "") -> ReleaseSecret:
+        authority = GivenAuthority(api, namespace, given) if given else None
+        return ReleaseSecret(
+            api=api,
+            namespace=namespace,
+            name="smq-security",
+            labels={"seaweedmq.io/release": "smq"},
+            given=authority,
+        )
 
-    async def load_both(api: KubeApi) -> list[Any]:
-        return await asyncio.gather(*(secret(api).load(time.time()) for _ in range(4)))
+    async def open_all(api: KubeApi) -> list[Any]:
+        return await asyncio.gather(*(secret(api).open(time.time()) for _ in range(4)))
 
-    keys = run(kube, load_both)
-    assert len({(it.authority.release, it.grants.public_key) for it in keys}) == 1
-    roots = kube.get(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "smq-security-roots", "namespace": namespace}}
-    )
-    assert roots["data"]["ca.crt"].encode() == keys[0].authority.roots
-    again = run(kube, lambda api: secret(api).load(time.time()))
-    assert again.authority.release == keys[0].authority.release
+    keys = run(kube, open_all)
+    known = keys[0][0]
+    assert len({(it.release, it.id, grant_key) for it, grant_key in keys}) == 1
+    published = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "smq-security-roots", "namespace": namespace},
+    }
+    assert kube.get(published)["data"]["ca.crt"].encode() == known.roots
+    again, _ = run(kube, lambda api: secret(api).open(time.time()))
+    assert again == known
     stored = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "smq-security", "namespace": namespace}}
-    kube.patch(stored, {"data": {"ca.key": None}})
+
+    async def rotate(api: KubeApi) -> tuple[AuthoritySet, AuthoritySet]:
+        """Two operators, of which the second one writes late."""
+        first, second = (Authorities(it, known, CertificateLives(), time.time) for it in (secret(api), secret(api)))
+        late = secret(api)
+        await late.load()
+        await first.rotate()
+        with pytest.raises(Conflict):
+            await late.save(known.introduce_own(time.time(), CertificateLives()))
+        await second.step(False, list)
+        return first.known, second.known
+
+    rotated, followed = run(kube, rotate)
+    assert rotated == followed and len(rotated.rotation.authorities) == 2
+    assert kube.get(published)["data"]["ca.crt"].encode() == rotated.roots
+    with pytest.raises(Unavailable, match=r"the Secret corporation in namespace .* is not there"):
+        run(kube, lambda api: secret(api, "corporation").given())
+    certificate, key = UserAuthority("corporation").intermediate("smq")
+    kube.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "corporation", "namespace": namespace},
+            "type": "kubernetes.io/tls",
+            "data": {"tls.crt": b64encode(certificate).decode(), "tls.key": b64encode(key).decode()},
+        }
+    )
+
+    async def take_given(api: KubeApi) -> AuthoritySet:
+        leader = Authorities(secret(api, "corporation"), rotated, CertificateLives(client=0), time.time)
+        await leader.step(True, list)
+        return leader.known
+
+    given = run(kube, take_given)
+    assert given.signing().keys.chain == certificate and given.release == known.release
+    kube.patch(stored, {"data": {"authorities.json": None}})
     with pytest.raises(InvalidRequest, match=r"smq-security in namespace .* restore it"):
-        run(kube, lambda api: secret(api).load(time.time()))
-    assert kube.get(stored)["data"].keys() == {"ca.crt", "grants.key"}, "nothing was replaced"
+        run(kube, lambda api: secret(api).open(time.time()))
+    assert kube.get(stored)["data"].keys() == {"grants.key"}, "nothing was replaced"

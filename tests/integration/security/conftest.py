@@ -8,6 +8,7 @@ from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.cluster_fixtures import topic
 from support.processes.seaweed import seaweed
 from support.processes.secure_cluster import SecureCluster
+from support.processes.short_lives import Lives
 
 __all__ = ["seaweed", "topic"]
 
@@ -24,5 +25,5 @@ def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -
 def short_lived(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     """The same, where certificates live for six seconds and grants for four."""
     folder = tmp_path_factory.mktemp("short")
-    with SecureCluster(folder, seaweed.settings(f"short-{folder.name}"), lives=(6, 4)) as running:
+    with SecureCluster(folder, seaweed.settings(f"short-{folder.name}"), lives=Lives(client=6, grant=4)) as running:
         yield running

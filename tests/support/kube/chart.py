@@ -138,7 +138,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "compaction": {"enabled": True, "topics": ["flights", "travel/delays", "travel/flights"]},
     },
     "secure in a namespace": {
-        "security": {"mode": "permissive", "tokenAudience": "queue"},
+        "security": {"mode": "permissive", "tokenAudience": "queue", "caSecretName": "corporation"},
         "operator": {"clusterWide": False},
     },
     "quick to end": {"brokers": {"terminationGracePeriodSeconds": 15, "logLevel": "warning"}},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import sys
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,20 +16,19 @@ import smq
 from smq_storage.object_store.store import StoreSettings
 from support.processes import short_lives
 from support.processes.local_cluster import LocalCluster
+from support.processes.short_lives import Lives
 from support.waiting import HANG_GUARD, eventually
 
 Rule = dict[str, Any]
 
 
 class SecureCluster(LocalCluster):
-    """``connect`` is as its administrator. With ``lives`` certificates and grants of clients live for these seconds."""
+    """``connect`` is as its administrator. With ``lives`` certificates and grants have these."""
 
-    def __init__(
-        self, folder: Path, store: StoreSettings, *, brokers: int = 2, lives: tuple[int, int] | None = None
-    ) -> None:
-        wrapper = () if lives is None else (sys.executable, str(short_lives.__file__), *map(str, lives))
+    def __init__(self, folder: Path, store: StoreSettings, *, brokers: int = 2, lives: Lives | None = None) -> None:
+        shortened = (sys.executable, str(short_lives.__file__), json.dumps(asdict(lives))) if lives is not None else ()
         arguments = ("--security=required", "--broker-arg=--relay=127.0.0.1:0")
-        super().__init__(folder, store, brokers=brokers, arguments=arguments, wrapper=wrapper)
+        super().__init__(folder, store, brokers=brokers, arguments=arguments, wrapper=shortened)
         self.security = folder / "security"
         self.ca_file = self.security / "ca.crt"
         self._tokens: dict[str, str] = {}

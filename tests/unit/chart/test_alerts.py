@@ -23,7 +23,7 @@ def rule(alert: str, interval: str = "15s") -> dict[str, Any]:
 
 def fired(found: dict[str, Any], series: list[Series], until: float, after: float = 0.0) -> list[float]:
     """The times at which it fires."""
-    seconds = {"1m": MINUTE, None: 0.0}[found.get("for")]
+    seconds = {"5m": 5 * MINUTE, "1m": MINUTE, None: 0.0}[found.get("for")]
     every = (at * EVALUATION_SECONDS for at in range(int(until / EVALUATION_SECONDS) + 1))
     return [at for at in firing(found["expr"], series, every, seconds) if at >= after]
 
@@ -132,3 +132,18 @@ def test_a_write_that_fails_once_is_no_filer_alert() -> None:
 
 def test_no_leader_is_no_filer_alert() -> None:
     assert fired(rule("SmqFilerUnavailable"), [available([(0, HOUR, 1)], ended=HOUR)], 2 * HOUR) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "left"),
+    [
+        ("smq_broker_certificate_expiry_timestamp_seconds", {}, 6 * HOUR),
+        ("smq_leader_certificate_expiry_timestamp_seconds", {}, 6 * HOUR),
+        ("smq_leader_authority_expiry_timestamp_seconds", {"phase": "signing"}, 7 * DAY),
+        ("smq_leader_authority_expiry_timestamp_seconds", {"phase": "retired"}, None),
+    ],
+)
+def test_a_certificate_that_nobody_renews_is_an_alert(name: str, labels: dict[str, str], left: float | None) -> None:
+    series = [sampled(name, MINUTE, [(0, 2 * HOUR, HOUR + (left or 0.0))], labels=labels)]
+    found = fired(rule("SmqCertificateExpires"), series, 2 * HOUR)
+    assert found[:1] == ([] if left is None else [HOUR + 5 * MINUTE + EVALUATION_SECONDS])

@@ -239,7 +239,8 @@ def test_no_role_has_more_than_it_needs(values: dict[str, Any]) -> None:
             assert "pods/exec" not in rule["resources"]
             if {"secrets", "configmaps"} & set(rule["resources"]):
                 assert role["kind"] == "Role" and values["security"]["mode"] != "disabled"
-                own = {"smq-security", "smq-security-roots"}
+                given = values["security"].get("caSecretName", "smq-security")
+                own = {"smq-security", "smq-security-roots", given}
                 assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) <= own
 
 

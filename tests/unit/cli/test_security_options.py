@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from smq.admin.caller_infos import AccessCheck, CallerInfo
+from smq.admin.caller_infos import AccessCheck, AuthorityInfo, AuthorityRotation, CallerInfo
 from smq.cli.app import app
 from smq.cli.commands import auth, spark
 from smq.cli.connection import session
@@ -108,6 +109,15 @@ class _Admin:
     def whoami(self) -> CallerInfo:
         return CallerInfo(identity="spark", groups=("analysts",), method=self.method, expires_at=None)
 
+    def authorities(self) -> AuthorityRotation:
+        at = datetime(2027, 1, 1, tzinfo=UTC)
+        found = AuthorityInfo(id="a1", phase="introduced", since=at, expires_at=at)
+        return AuthorityRotation(authorities=(found,), waits_for="brokers: b1")
+
+    def rotate_authority(self) -> AuthorityRotation:
+        self.calls.append("rotate")
+        return self.authorities()
+
     def can_i(self, verb: str, topic: str | None, *, group: str | None) -> AccessCheck:
         self.calls.append((verb, topic, group))
         return AccessCheck(allowed=self.allowed, reason="" if self.allowed else "give it a Role")
@@ -145,6 +155,18 @@ def test_whoami_says_who_the_leader_sees(method: str, words: str, monkeypatch: p
     monkeypatch.setattr(auth, "client", lambda: _answering(_Admin(True, method)))
     found = CliRunner().invoke(app, ["auth", "whoami"])
     assert found.exit_code == 0 and words in found.output
+
+
+@pytest.mark.parametrize(("command", "calls"), [("ca", []), ("rotate-ca", ["rotate"])])
+def test_authorities_are_shown_with_what_they_wait_for(
+    command: str, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = _Admin(True, "StaticToken")
+    monkeypatch.setattr(auth, "client", lambda: _answering(admin))
+    found = CliRunner().invoke(app, ["auth", command])
+    assert found.exit_code == 0 and admin.calls == calls
+    assert "introduced" in found.output and "waits for brokers: b1" in found.output
+    assert '"waits_for"' in CliRunner().invoke(app, ["auth", command, "--json"]).output
 
 
 # ---- other processes

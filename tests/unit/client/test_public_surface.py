@@ -15,6 +15,8 @@ from smq.consuming.consumer_options import ConsumerKeywords, TopicsConsumerKeywo
 
 EXPECTED = {
     "AccessCheck",
+    "AuthorityInfo",
+    "AuthorityRotation",
     "Admin",
     "AlteredTopic",
     "AppliedTopic",

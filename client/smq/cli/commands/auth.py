@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from smq.admin.caller_infos import OPEN
-from smq.cli.connection.session import client, command, out
+from smq.admin.caller_infos import OPEN, AuthorityRotation
+from smq.cli.connection.session import client, command, out, print_note
 from smq.cli.output.formatting import iso
-from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_value
+from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, print_value
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Who this client is in a secure release, and what it may do."
@@ -59,3 +59,30 @@ def can_i(
         out.print(("yes" if found.allowed else "no") + (f": {found.reason}" if found.reason else ""))
     if not found.allowed:
         raise typer.Exit(1)
+
+
+@app.command("ca", cls=ListCommand)
+@command
+def list_authorities(output: OutputOption = Output.TABLE) -> None:
+    """List the authorities that sign the release's certificates, and what a rotation waits for."""
+    with client() as connected:
+        _print(connected.admin().authorities(), output)
+
+
+@app.command("rotate-ca", cls=ListCommand)
+@command
+def rotate_ca(output: OutputOption = Output.TABLE) -> None:
+    """Replace the authority that signs the release's certificates, step by step, while everything runs.
+
+    The next one is trusted at once. It signs when all brokers and clients trust it, and the former one is dropped when
+    all that it signed has ended. `smq auth ca` shows how far that is.
+    """
+    with client() as connected:
+        _print(connected.admin().rotate_authority(), output)
+
+
+def _print(found: AuthorityRotation, output: Output) -> None:
+    rows = [(it.id, it.phase, iso(it.since), iso(it.expires_at)) for it in found.authorities]
+    print_list(output, found, ["AUTHORITY", "PHASE", "SINCE", "EXPIRES"], rows)
+    if found.waits_for and output in (Output.TABLE, Output.WIDE):
+        print_note(f"the introduced authority signs later: it waits for {found.waits_for}")

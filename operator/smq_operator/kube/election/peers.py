@@ -34,13 +34,16 @@ def open_channel(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, [NO_PROXY])
 
 
-def secure_dialer(roots: bytes, token: str) -> PeerDialer:
+def secure_dialer(roots: Callable[[], bytes], token: str) -> PeerDialer:
     """``token`` is one that operators recognise without the API server, which is away when they look for each other."""
-    credentials = grpc.composite_channel_credentials(
-        grpc.ssl_channel_credentials(roots), grpc.access_token_call_credentials(token)
-    )
     options = [NO_PROXY, ("grpc.ssl_target_name_override", LEADER_SERVER_NAME)]
-    return lambda address: grpc.aio.secure_channel(address, credentials, options)
+    caller = grpc.access_token_call_credentials(token)
+
+    def dial(address: str) -> grpc.aio.Channel:
+        credentials = grpc.composite_channel_credentials(grpc.ssl_channel_credentials(roots()), caller)
+        return grpc.aio.secure_channel(address, credentials, options)
+
+    return dial
 
 
 async def leading_peer(cache: ResourceCache, pod: str, dials: Sequence[PeerDialer]) -> str:

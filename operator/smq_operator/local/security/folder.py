@@ -3,7 +3,7 @@
 ::
 
     ca.crt         the roots, for whoever connects
-    ca.key         signs certificates
+    authorities.json  what signs certificates, and what signed them before
     grants.key     signs grants
     brokers.key    makes the tokens of brokers
     tokens.yaml    who has which token, as hashes
@@ -24,13 +24,17 @@ from pathlib import Path
 import structlog
 import yaml
 
+from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.modes import SecurityMode
 from smq_core.access.policy import ANY
 from smq_core.errors import InvalidRequest
 from smq_operator.local.security.broker_credentials import BrokerCredentials
+from smq_operator.local.security.folder_authorities import AUTHORITIES, ROOTS, FolderAuthorities
 from smq_operator.local.security.private_files import sync_folder, write_private
 from smq_operator.security.access_control import AccessControl
 from smq_operator.security.audit import AccessAudit
+from smq_operator.security.authorities import Authorities, recovered
+from smq_operator.security.authority_set import AuthoritySet
 from smq_operator.security.certificate_authority import CertificateAuthority
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_operator.security.leader_security import LeaderSecurity
@@ -40,7 +44,7 @@ from smq_proto.signed_grants import GrantSigner, new_signing_key
 
 log = structlog.get_logger(__name__)
 
-ROOTS, AUTHORITY_KEY, GRANT_KEY, BROKER_KEY = "ca.crt", "ca.key", "grants.key", "brokers.key"
+GRANT_KEY, BROKER_KEY = "grants.key", "brokers.key"
 TOKENS, POLICY, ADMIN_TOKEN = "tokens.yaml", "policy.yaml", "admin.token"
 ADMINISTRATOR = "admin"
 KEY_BYTES = 32
@@ -58,9 +62,10 @@ _POLICY_HEAD = """\
 class SecurityFolder:
     """``clock`` returns seconds since the Unix epoch. Call it while the lock of the folder above is held."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float], lives: CertificateLives | None = None) -> None:
         self.folder = folder
         self._clock = clock
+        self._lives = lives or CertificateLives()
 
     def ensure(self, release: str) -> None:
         """Makes the folder for the release with this uid, if there is none. Raises InvalidRequest."""
@@ -80,14 +85,15 @@ class SecurityFolder:
         log.info("security.created", folder=str(self.folder), message=f"{ADMIN_TOKEN} is the token of an administrator")
 
     def _first_files(self, release: str) -> dict[str, bytes]:
-        chain, key = CertificateAuthority.create(release, now=self._clock()).to_pem()
+        now = self._clock()
+        authority = CertificateAuthority.create(release, now=now, lives=self._lives)
         token = secrets.token_urlsafe(KEY_BYTES)
         tokens = {"tokens": [{"identity": ADMINISTRATOR, "sha256": token_digest(token).hex()}]}
         all_of_it = ("namespaces", "topics", "consumerGroups", "verbs", "brokers")
         policy = {"rules": [{"identities": [ADMINISTRATOR], **{field: [ANY] for field in all_of_it}}]}
         return {
-            ROOTS: chain,
-            AUTHORITY_KEY: key,
+            ROOTS: authority.roots,
+            AUTHORITIES: AuthoritySet.of(release, authority.keys, now).to_json(),
             GRANT_KEY: new_signing_key(),
             BROKER_KEY: secrets.token_bytes(KEY_BYTES),
             TOKENS: (_TOKENS_HEAD + yaml.safe_dump(tokens, sort_keys=False)).encode(),
@@ -104,15 +110,25 @@ class SecurityFolder:
 
     def open(self, brokers: BrokerTokens, process: str) -> LeaderSecurity:
         """What is in the folder, for the leader whose process has this id. Raises InvalidRequest if it is not whole."""
-        authority = CertificateAuthority(self._read(ROOTS), self._read(AUTHORITY_KEY))
+        authorities = self._authorities()
         tokens = ReleaseTokens(brokers, StaticTokens(self.folder / TOKENS))
         policy = PolicyFile(self.folder / POLICY)
         return LeaderSecurity(
-            authority=authority,
-            certificate=LeaderCertificate(authority, process, self._clock),
+            authorities=authorities,
+            certificate=LeaderCertificate(authorities, process, self._clock),
             grants=GrantSigner(self._key(GRANT_KEY)),
             access=AccessControl(tokens, policy, AccessAudit(self._clock)),
         )
+
+    def _authorities(self) -> Authorities:
+        """Those in the folder; a new one in place of one that has expired."""
+        store = FolderAuthorities(self.folder)
+        stored = store.read()
+        known = recovered(stored, None, self._clock(), self._lives)
+        if known is not stored:
+            store.write(known)
+        store.write_roots(known.roots)
+        return Authorities(store, known, self._lives, self._clock)
 
     def _key(self, name: str) -> bytes:
         key = self._read(name)

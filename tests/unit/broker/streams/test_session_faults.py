@@ -15,6 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from smq_broker.access.security import OpenBroker
 from smq_broker.leader_client import leader_session as session
 from smq_broker.leader_client.leader_channels import ERROR_TRAILER, LeaderChannels
 from smq_broker.leader_client.leader_session import LeaderSession
@@ -87,6 +88,7 @@ class SessionWithFault:
             zone="",
             leaders=["one:1", "two:1"],
             channels=LeaderChannels(),
+            security=OpenBroker(),
             reporter=reporter,
             registry=registry,
             watcher=watcher,

@@ -61,6 +61,8 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Auth.GetGrants": (),
     "Auth.WhoAmI": (),
     "Auth.CheckAccess": (),
+    "Auth.ListAuthorities": LIST_BROKERS,
+    "Auth.RotateAuthority": UPDATE_BROKERS,
 }
 
 
@@ -92,7 +94,7 @@ def test_brokers_may_do_little_else() -> None:
     assert {call for call, entry in LEADER_CALLS.items() if entry.needs(SUBJECT).brokers_too} == {
         "Admin.ListBrokers",
         "Topics.ReportUnreachable",
-        *(call for call in LEADER_CALLS if call.startswith("Auth.")),
+        *(f"Auth.{call}" for call in ("Login", "GetGrants", "WhoAmI", "CheckAccess")),
     }
 
 
@@ -113,7 +115,7 @@ def test_a_bare_name_is_the_same_topic_as_in_the_handlers(topic: str) -> None:
 
 def test_calls_that_change_something_are_audited() -> None:
     assert {call for call, entry in LEADER_CALLS.items() if entry.is_audited} == {
-        *("Groups.SetPositions", "Groups.DeleteGroup", "Auth.Login"),
+        *("Groups.SetPositions", "Groups.DeleteGroup", "Auth.Login", "Auth.RotateAuthority"),
         *(
             f"Admin.{call}"
             for call in (

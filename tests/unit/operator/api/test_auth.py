@@ -32,7 +32,11 @@ NOW = 1_790_000_000
 async def auth_api(folder: Path) -> AsyncIterator[SecureApi]:
     def services(api: SecureApi) -> object:
         served = AuthService(
-            readiness=Readiness(), topics=api.topics, clock=lambda: NOW * SECOND, security=api.security
+            readiness=Readiness(),
+            topics=api.topics,
+            clock=lambda: NOW * SECOND,
+            security=api.security,
+            brokers_behind=lambda: ["b1"],
         )
         return SimpleNamespace(**{**vars(api.handlers.services), "auth": served})
 
@@ -144,7 +148,7 @@ async def test_nothing_outlives_the_token(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 async def test_an_open_release_says_that_it_is_open() -> None:
-    served = AuthService(readiness=Readiness(), topics=None, clock=lambda: 0, security=None)  # type: ignore[arg-type]
+    served = AuthService(readiness=Readiness(), topics=None, clock=lambda: 0, security=None, brokers_behind=list)  # type: ignore[arg-type]
     assert await served.WhoAmI(Empty(), FakeServicerContext()) == auth_pb2.WhoAmIReply(method="Open")
     for method, request in (
         (served.Login, auth_pb2.LoginRequest()),
@@ -153,3 +157,18 @@ async def test_an_open_release_says_that_it_is_open() -> None:
     ):
         with pytest.raises(RpcAborted, match="open"):
             await method(request, FakeServicerContext())  # type: ignore[operator]
+
+
+async def test_authorities_are_shown_and_rotated_at_once(tmp_path: Path) -> None:
+    async with auth_api(tmp_path) as api:
+        before = await api.call("Auth.Login", auth_pb2.LoginRequest(incarnation="i1"), api.tokens.issue("i1"))
+        shown = await api.call("Auth.ListAuthorities", Empty(), api.admin)
+        assert [it.phase for it in shown.authorities] == ["signing"] and shown.waits_for == ""
+        for token in (api.add_token("bob"), api.tokens.issue("i1")):
+            with pytest.raises(PermissionDenied):
+                await api.call("Auth.RotateAuthority", Empty(), token)
+        rotated = await api.call("Auth.RotateAuthority", Empty(), api.admin)
+        assert [it.phase for it in rotated.authorities] == ["signing", "introduced"]
+        assert rotated.waits_for.endswith("yet: b1")
+        after = await api.call("Auth.Login", auth_pb2.LoginRequest(incarnation="i1"), api.tokens.issue("i1"))
+        assert after.authorities != before.authorities and after.roots.startswith(before.roots)

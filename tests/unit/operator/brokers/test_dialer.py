@@ -17,13 +17,16 @@ from smq_core.errors import Unavailable
 from smq_core.model.entities import Replica
 from smq_operator.brokers.calls import BrokerClients
 from smq_operator.brokers.dialer import OPEN, SecureDialer
-from smq_operator.security.certificate_authority import CertificateAuthority
-from smq_operator.security.leader_certificate import LEADER_CERTIFICATE_SECONDS, LeaderCertificate
+from smq_operator.security.leader_certificate import LeaderCertificate
+from support.in_memory.authorities import own_authorities
 
 
 class _Broker(fl.FlightServerBase):  # type: ignore[misc]
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         return [context.peer_identity()]
+
+
+LIFE_SECONDS = 24 * 3600
 
 
 @contextmanager
@@ -38,9 +41,10 @@ def broker(own: Certificate) -> Iterator[str]:
 class Release:
     def __init__(self) -> None:
         # So that a certificate that is renewed after half of its life counts already.
-        self.now = time.time() - LEADER_CERTIFICATE_SECONDS / 2 - 60
-        self.authority = CertificateAuthority.create("r1", now=self.now)
-        self.own = LeaderCertificate(self.authority, "leader-1", lambda: self.now)
+        self.now = time.time() - LIFE_SECONDS / 2 - 60
+        authorities, _ = own_authorities(lambda: self.now)
+        self.authority = authorities.signing
+        self.own = LeaderCertificate(authorities, "leader-1", lambda: self.now)
 
     def broker_certificate(self, incarnation: str) -> Certificate:
         peer = Peer(Role.BROKER, "r1", incarnation, int(time.time()) + 600)
@@ -75,7 +79,7 @@ async def test_a_connection_is_replaced_when_the_certificate_is() -> None:
             first = await identity_at(brokers, address, "i1")
             connection = brokers._connections["i1"]
             assert await identity_at(brokers, address, "i1") == first and brokers._connections["i1"] is connection
-            release.now += LEADER_CERTIFICATE_SECONDS / 2 + 1
+            release.now += LIFE_SECONDS / 2 + 1
             assert (await identity_at(brokers, address, "i1")).expires_at > first.expires_at
     finally:
         brokers.close()

@@ -206,3 +206,15 @@ def test_each_answer_has_a_higher_number_and_another_leader_another_name(platfor
     registry = BrokerRegistry(platform)
     assert registry.next_answer() < registry.next_answer()
     assert registry.leader != BrokerRegistry(platform).leader
+
+
+def test_brokers_with_other_authorities_are_those_that_may_run(registry: BrokerRegistry):
+    status = pb.BrokerStatus(memory_limit=1)
+    for name, authorities in (("a", "new"), ("b", "old"), ("c", "old"), ("d", "old")):
+        registry.report(report(name, f"{name}-1", status=status, authorities=authorities), 0)
+    suspect, ended = registry.get("c-1"), registry.get("d-1")
+    assert suspect is not None and ended is not None
+    suspect.suspected = True
+    ended.end("killed", 1, journal_gone=False)
+    assert registry.with_other_authorities("new") == ["b", "c"]
+    assert registry.with_other_authorities("old") == ["a"]

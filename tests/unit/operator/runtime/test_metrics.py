@@ -8,8 +8,13 @@ from pathlib import Path
 from smq_core.access.modes import SecurityMode
 from smq_core.model.group_start import GroupStart
 from smq_operator.metrics import Metrics
+from smq_operator.security.access_control import AccessControl
 from smq_operator.security.audit import AccessAudit, DenialReason
+from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.leader_security import LeaderSecurity
+from smq_proto.signed_grants import GrantSigner, new_signing_key
 from smq_storage.object_store.store import open_store
+from support.in_memory.authorities import own_authorities
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import virtual_time
@@ -18,11 +23,8 @@ from support.waiting import wait_until
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 
 
-def exposed(leader: LeaderInMemory) -> str:
+def exposed(leader: LeaderInMemory, security: LeaderSecurity | None = None) -> str:
     """What the leader serves at /metrics."""
-    audit = AccessAudit(lambda: 0.0)
-    audit.denied[DenialReason.NO_TOKEN] = 2
-    audit.record_open_call("Topics.Locate", "10.0.0.1:7")
     metrics = Metrics(
         topics=leader.topics,
         registry=leader.registry,
@@ -35,8 +37,8 @@ def exposed(leader: LeaderInMemory) -> str:
         group_lags=leader.parts.group_lags,
         tasks=leader.tasks,
         clock=leader.parts.clock,
-        security=SecurityMode.PERMISSIVE,
-        audit=audit,
+        mode=SecurityMode.PERMISSIVE,
+        security=security,
     )
     return metrics.exposition()[0].decode()
 
@@ -55,7 +57,17 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
         await wait_until(lambda: leader.parts.group_lags.reports.get("default/t"))
         leader.tasks.record_failure("cleanup", ValueError("broken"))
         leader.tasks.problems.quarantine("_deleted/u.json", "damaged")
-        text = exposed(leader)
+        authorities, _ = own_authorities(lambda: 1_700_000_000.0)
+        audit = AccessAudit(lambda: 0.0)
+        audit.denied[DenialReason.NO_TOKEN] = 2
+        audit.record_open_call("Topics.Locate", "10.0.0.1:7")
+        security = LeaderSecurity(
+            authorities=authorities,
+            certificate=LeaderCertificate(authorities, "leader-1", lambda: 1_700_000_000.0),
+            grants=GrantSigner(new_signing_key()),
+            access=AccessControl(None, None, audit),  # type: ignore[arg-type]
+        )
+        text = exposed(leader, security)
         leader.topics["default/t"].index_read = False
         unknown = exposed(leader)
     served = set(re.findall(r"^(smq_\w+)(?:\{| )", text, re.MULTILINE))
@@ -66,6 +78,10 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     assert 'smq_leader_open_calls_total{call="Topics.Locate"} 1.0' in text
     assert 'smq_leader_security_mode{mode="permissive"} 1.0' in text
     assert 'smq_leader_security_mode{mode="required"} 0.0' in text
+    assert "smq_leader_certificate_expiry_timestamp_seconds 1.7000864e+09" in text
+    assert re.search(
+        r'smq_leader_authority_expiry_timestamp_seconds\{authority="\w+",phase="signing"\} 1.731536e', text
+    )
     assert 'smq_group_lag_messages{group="g",topic="default/t"} 0.0' in text
     assert 'smq_group_members{group="g",topic="default/t"} 1.0' in text
     assert 'smq_topic_groups{topic="default/t"} 1.0' in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +13,12 @@ import pyarrow.flight as fl
 import pytest
 from cryptography import x509
 
+from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import Peer, Role, broker_server_name, parse_peer
-from smq_core.errors import InvalidRequest
-from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_core.errors import InvalidRequest, Unavailable
+from smq_operator.security.certificate_authority import AuthorityKeys, CertificateAuthority, given_authority
+from support.user_authority import UserAuthority
 
 NOW = 1_700_000_000.0
 BROKER = "0f8fad5b-d9cb-469f-a165-70867728950e.6553f100.0123abcd"
@@ -25,14 +28,12 @@ def authority() -> CertificateAuthority:
     return CertificateAuthority.create("r1", now=NOW)
 
 
-def test_an_authority_is_kept_as_text() -> None:
-    made = authority()
-    kept = CertificateAuthority(*made.to_pem())
-    assert (kept.release, kept.roots) == ("r1", made.roots)
-    _, other_key = authority().to_pem()
-    for chain, key in ((made.roots, other_key), (made.roots, b""), (b"", made.to_pem()[1])):
+def test_key_and_certificate_belong_together() -> None:
+    made, other = authority(), authority()
+    assert CertificateAuthority("r1", made.keys).roots == made.roots
+    for chain, key in ((made.keys.chain, other.keys.key), (made.keys.chain, b""), (b"", made.keys.key)):
         with pytest.raises(InvalidRequest):
-            CertificateAuthority(chain, key)
+            CertificateAuthority("r1", AuthorityKeys(chain=chain, key=key))
 
 
 def test_a_certificate_says_who_it_is_and_until_when() -> None:
@@ -94,6 +95,59 @@ def test_only_a_peer_of_the_release_gets_past_the_handshake() -> None:
         for own, roots, wanted in refused:
             with pytest.raises((pa.ArrowException, OSError)):
                 identity(port, own, roots, wanted)
+
+
+def test_who_only_has_the_former_root_knows_the_next_authoritys_servers() -> None:
+    former = CertificateAuthority.create("r1", now=time.time())
+    made = CertificateAuthority.create("r1", now=time.time(), former=former)
+    third = CertificateAuthority.create("r1", now=time.time())
+    name = broker_server_name(BROKER)
+    with server(replace(issue(made, Role.BROKER, BROKER, name), roots=former.roots + made.roots)) as port:
+        for client in (issue(former, Role.CLIENT, "alice"), issue(made, Role.CLIENT, "alice")):
+            for roots in (former.roots, made.roots, former.roots + made.roots):
+                assert parse_peer(identity(port, client, roots, name)).name == "alice"
+        with pytest.raises((pa.ArrowException, OSError)):
+            identity(port, issue(made, Role.CLIENT, "alice"), third.roots, name)
+
+
+@pytest.mark.parametrize("kind", ["ec", "rsa"])
+def test_an_authority_below_a_users_root_is_trusted_and_its_siblings_are_not(kind: str) -> None:
+    root = UserAuthority("corporation")
+    ours, sibling, renewed = (root.intermediate("smq", kind) for _ in range(3))
+    made, other, again = (CertificateAuthority("r1", given_authority(*it)) for it in (ours, sibling, renewed))
+    name = broker_server_name(BROKER)
+    both = made.roots + again.roots
+    with server(replace(issue(made, Role.BROKER, BROKER, name), roots=both)) as port:
+        for roots in (made.roots, both, again.roots + made.roots, root.pem):
+            assert parse_peer(identity(port, issue(again, Role.CLIENT, "alice"), roots, name)).name == "alice"
+        with pytest.raises((pa.ArrowException, OSError)):
+            identity(port, issue(other, Role.CLIENT, "alice"), made.roots, name)
+
+
+def test_an_authority_is_trusted_without_those_above_it() -> None:
+    root = UserAuthority("corporation")
+    chain, key = root.intermediate("smq")
+    made = CertificateAuthority("r1", given_authority(chain + root.pem, key))
+    assert made.roots == chain
+    issued = made.issue(Peer(Role.CLIENT, "r1", "a", int(time.time()) + 100), now=time.time())
+    assert issued.chain.endswith(chain) and root.pem not in issued.chain
+
+
+def test_what_is_no_authority_is_not_taken() -> None:
+    root = UserAuthority("corporation")
+    chain, key = root.intermediate("smq")
+    leaf = root.intermediate("leaf", is_authority=False)
+    for given in (leaf, (chain, leaf[1]), (b"", key), (chain, b"nonsense")):
+        with pytest.raises(InvalidRequest):
+            given_authority(*given)
+    assert b"PRIVATE" not in repr(given_authority(chain, key)).encode()
+
+
+def test_nothing_outlives_its_authority() -> None:
+    made = CertificateAuthority.create("r1", now=NOW, lives=CertificateLives(authority=100))
+    assert made.end_of(NOW + 50) == NOW + 50 and made.end_of(NOW + 500) == NOW + 100
+    with pytest.raises(Unavailable, match="has expired"):
+        made.issue(Peer(Role.CLIENT, "r1", "a", int(NOW) + 900), now=NOW + 101)
 
 
 def test_a_client_cannot_serve() -> None:

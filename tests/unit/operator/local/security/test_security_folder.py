@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.rights import Right, broker_verb, group_rights, topic_right, topic_verb
 from smq_core.errors import InvalidRequest
 from smq_operator.local.security import folder as security_folder
@@ -12,7 +13,7 @@ from smq_operator.local.security.folder import SecurityFolder
 from smq_operator.security.tokens import BrokerTokens
 
 NOW = 1_700_000_000.0
-FILES = {"ca.crt", "ca.key", "grants.key", "brokers.key", "tokens.yaml", "policy.yaml", "admin.token"}
+FILES = {"ca.crt", "authorities.json", "grants.key", "brokers.key", "tokens.yaml", "policy.yaml", "admin.token"}
 
 
 def folder(tmp_path: Path) -> SecurityFolder:
@@ -71,7 +72,7 @@ def test_a_crash_leaves_no_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     folder(tmp_path).open(brokers(folder(tmp_path)), "leader-1")
 
 
-@pytest.mark.parametrize("name", sorted(FILES - {"admin.token"}))
+@pytest.mark.parametrize("name", sorted(FILES - {"admin.token", "ca.crt"}))
 @pytest.mark.parametrize("content", [None, b""])
 def test_a_folder_that_is_not_whole_is_not_made_anew(tmp_path: Path, name: str, content: bytes | None) -> None:
     folder(tmp_path).ensure("r1")
@@ -80,6 +81,25 @@ def test_a_folder_that_is_not_whole_is_not_made_anew(tmp_path: Path, name: str, 
     folder(tmp_path).ensure("r1")
     with pytest.raises(InvalidRequest):
         folder(tmp_path).open(brokers(folder(tmp_path)), "leader-1")
+
+
+def test_the_roots_are_written_again_when_they_are_gone(tmp_path: Path) -> None:
+    folder(tmp_path).ensure("r1")
+    roots = tmp_path / "security" / "ca.crt"
+    before = roots.read_bytes()
+    roots.unlink()
+    folder(tmp_path).open(brokers(folder(tmp_path)), "leader-1")
+    assert roots.read_bytes() == before
+
+
+def test_an_authority_that_expired_while_the_release_was_off_is_replaced(tmp_path: Path) -> None:
+    folder(tmp_path).ensure("r1")
+    later = SecurityFolder(tmp_path / "security", lambda: NOW + CertificateLives().authority + 1)
+    opened = later.open(brokers(later), "leader-1")
+    assert opened.certificate.current().expires_at > NOW + CertificateLives().authority
+    assert (tmp_path / "security" / "ca.crt").read_bytes() == opened.authority.roots
+    again = later.open(brokers(later), "leader-1")
+    assert again.authorities.known.id == opened.authorities.known.id
 
 
 async def test_a_broker_gets_the_roots_and_a_token_in_a_file(tmp_path: Path) -> None:
