@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -23,6 +23,7 @@ from smq_core.model.addresses import ALL_ADDRESSES, advertised_address, join_add
 from smq_core.model.units import UNLIMITED, parse_duration, size_text
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.merge_settings import MergeSettings
+from smq_operator.runtime.oidc_settings import OidcSettings
 from smq_storage.object_store.clients import DEFAULT_TIMEOUT_SECONDS
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.shared_settings import (
@@ -67,6 +68,13 @@ class Settings(BaseSettings):
         description="required: all connections are encrypted, and callers need a token and rights; permissive: so, but "
         "callers in clear text may do everything, too; disabled: everybody may do everything",
     )
+    oidc_issuer: str = Field(
+        "", description="https:// URL of an OpenID Connect issuer whose tokens are taken, too; default: none"
+    )
+    oidc_audience: str = Field("", description="the audience of its tokens that are for this release")
+    oidc_identity_claim: str = Field("sub", description="the claim that says who the caller is")
+    oidc_groups_claim: str = Field("groups", description="the claim that says which groups the caller is in")
+    oidc_prefix: str = Field("oidc:", description="comes before these identities and groups, as others may have them")
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")
@@ -149,6 +157,25 @@ class Settings(BaseSettings):
                 "files are merged by `smq topic compact`"
             )
         return value
+
+    @model_validator(mode="after")
+    def _oidc(self) -> Self:
+        if self.oidc is not None and not self.security.knows_callers:
+            raise ValueError("--oidc-issuer needs --security: an open release knows nobody")
+        return self
+
+    @property
+    def oidc(self) -> OidcSettings | None:
+        """The issuer whose tokens are taken. Raises ValueError."""
+        if not self.oidc_issuer:
+            return None
+        return OidcSettings(
+            issuer=self.oidc_issuer,
+            audience=self.oidc_audience,
+            identity_claim=self.oidc_identity_claim,
+            groups_claim=self.oidc_groups_claim,
+            prefix=self.oidc_prefix,
+        )
 
     @property
     def store(self) -> StoreSettings:

@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_core.model.names import check_labels
@@ -62,6 +63,9 @@ class BrokerTokens:
     def issue(self, incarnation: str) -> str:
         return f"{BROKER_PREFIX}{incarnation}.{self._mac(incarnation)}"
 
+    def recognises(self, token: str) -> bool:
+        return token.startswith(BROKER_PREFIX)
+
     async def verify(self, token: str) -> Caller:
         incarnation, _, mac = token.removeprefix(BROKER_PREFIX).rpartition(".")
         if not hmac.compare_digest(mac.encode(), self._mac(incarnation).encode()):
@@ -74,15 +78,22 @@ class BrokerTokens:
         return hmac.new(self._key, _CONTEXT + incarnation.encode(), hashlib.sha256).hexdigest()
 
 
-class ReleaseTokens:
-    """Those of brokers, which have a prefix, and those of everybody else."""
+class KindOfTokens(TokenVerifier, Protocol):
+    """Tokens that can be told from others before anything is verified."""
 
-    def __init__(self, brokers: TokenVerifier, others: TokenVerifier) -> None:
-        self._brokers = brokers
+    def recognises(self, token: str) -> bool: ...
+
+
+class ReleaseTokens:
+    """The first of ``kinds`` that recognises a token verifies it, and ``others`` if none does."""
+
+    def __init__(self, kinds: Sequence[KindOfTokens], others: TokenVerifier) -> None:
+        self._kinds = kinds
         self._others = others
 
     async def verify(self, token: str) -> Caller:
-        return await (self._brokers if token.startswith(BROKER_PREFIX) else self._others).verify(token)
+        found = next((it for it in self._kinds if it.recognises(token)), self._others)
+        return await found.verify(token)
 
 
 def parse_tokens(document: object) -> Sequence[StaticToken]:

@@ -138,13 +138,23 @@ VALUES: dict[str, dict[str, Any]] = {
         "compaction": {"enabled": True, "topics": ["flights", "travel/delays", "travel/flights"]},
     },
     "secure in a namespace": {
-        "security": {"mode": "permissive", "tokenAudience": "queue", "caSecretName": "corporation"},
+        "security": {
+            "mode": "permissive",
+            "tokenAudience": "queue",
+            "caSecretName": "corporation",
+            "oidc": {"issuer": "https://login.example.com/realms/data", "audience": "smq"},
+        },
         "operator": {"clusterWide": False},
     },
     "quick to end": {"brokers": {"terminationGracePeriodSeconds": 15, "logLevel": "warning"}},
 }
 
 INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
+    "an issuer without an audience": (
+        {"security": {"mode": "required", "oidc": {"issuer": "https://login.example.com"}}},
+        "security.oidc.audience",
+    ),
+    "an issuer in clear text": ({"security": {"oidc": {"issuer": "http://login.example.com"}}}, "issuer"),
     "no filer": ({"filer": {"url": ""}}, "filer.url is needed"),
     "an odd size of a disk": ({"seaweedfs": {"persistence": {"size": "10 GB"}}}, "size"),
     "a scrape every now and then": ({"monitoring": {"serviceMonitor": {"interval": "often"}}}, "interval"),

@@ -23,11 +23,22 @@ Rule = dict[str, Any]
 
 
 class SecureCluster(LocalCluster):
-    """``connect`` is as its administrator. With ``lives`` certificates and grants have these."""
+    """``connect`` is as its administrator. With ``lives`` certificates and grants have these.
 
-    def __init__(self, folder: Path, store: StoreSettings, *, brokers: int = 2, lives: Lives | None = None) -> None:
+    ``more`` are flags of the leader.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        store: StoreSettings,
+        *,
+        brokers: int = 2,
+        lives: Lives | None = None,
+        more: tuple[str, ...] = (),
+    ) -> None:
         shortened = (sys.executable, str(short_lives.__file__), json.dumps(asdict(lives))) if lives is not None else ()
-        arguments = ("--security=required", "--broker-arg=--relay=127.0.0.1:0")
+        arguments = ("--security=required", "--broker-arg=--relay=127.0.0.1:0", *more)
         super().__init__(folder, store, brokers=brokers, arguments=arguments, wrapper=shortened)
         self.security = folder / "security"
         self.ca_file = self.security / "ca.crt"

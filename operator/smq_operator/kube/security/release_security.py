@@ -17,6 +17,7 @@ from smq_operator.security.audit import AccessAudit
 from smq_operator.security.authorities import Authorities
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_operator.security.leader_security import LeaderSecurity
+from smq_operator.security.oidc.oidc_tokens import oidc_tokens
 from smq_operator.security.token_cache import TokenCache
 from smq_operator.security.tokens import BrokerTokens, ReleaseTokens
 from smq_proto.signed_grants import GrantSigner
@@ -37,13 +38,12 @@ async def open_security(api: KubeApi, kube: KubeSettings, process: str) -> tuple
     authorities = Authorities(secret, known, lives, time.time)
     peers = peer_tokens(grant_key)
     reviewed = TokenCache(TokenReviews(api, kube.audience, kube.broker_account), time.time)
+    tokens = ReleaseTokens([peers, *oidc_tokens(kube.oidc)], reviewed)
     security = LeaderSecurity(
         authorities=authorities,
         certificate=LeaderCertificate(authorities, process, time.time),
         grants=GrantSigner(grant_key),
-        access=AccessControl(
-            ReleaseTokens(peers, reviewed), AccessReviews(api, time.monotonic), AccessAudit(time.time)
-        ),
+        access=AccessControl(tokens, AccessReviews(api, time.monotonic), AccessAudit(time.time)),
     )
     return security, peers.issue("operator")
 

@@ -31,6 +31,7 @@ from smq_core.errors import InvalidRequest
 from smq_operator.local.security.broker_credentials import BrokerCredentials
 from smq_operator.local.security.folder_authorities import AUTHORITIES, ROOTS, FolderAuthorities
 from smq_operator.local.security.private_files import sync_folder, write_private
+from smq_operator.runtime.oidc_settings import OidcSettings
 from smq_operator.security.access_control import AccessControl
 from smq_operator.security.audit import AccessAudit
 from smq_operator.security.authorities import Authorities, recovered
@@ -38,6 +39,7 @@ from smq_operator.security.authority_set import AuthoritySet
 from smq_operator.security.certificate_authority import CertificateAuthority
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_operator.security.leader_security import LeaderSecurity
+from smq_operator.security.oidc.oidc_tokens import oidc_tokens
 from smq_operator.security.policy_file import PolicyFile
 from smq_operator.security.tokens import BrokerTokens, ReleaseTokens, StaticTokens, token_digest
 from smq_proto.signed_grants import GrantSigner, new_signing_key
@@ -62,8 +64,15 @@ _POLICY_HEAD = """\
 class SecurityFolder:
     """``clock`` returns seconds since the Unix epoch. Call it while the lock of the folder above is held."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float], lives: CertificateLives | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: Callable[[], float],
+        lives: CertificateLives | None = None,
+        oidc: OidcSettings | None = None,
+    ) -> None:
         self.folder = folder
+        self._oidc = oidc
         self._clock = clock
         self._lives = lives or CertificateLives()
 
@@ -111,7 +120,7 @@ class SecurityFolder:
     def open(self, brokers: BrokerTokens, process: str) -> LeaderSecurity:
         """What is in the folder, for the leader whose process has this id. Raises InvalidRequest if it is not whole."""
         authorities = self._authorities()
-        tokens = ReleaseTokens(brokers, StaticTokens(self.folder / TOKENS))
+        tokens = ReleaseTokens([brokers, *oidc_tokens(self._oidc)], StaticTokens(self.folder / TOKENS))
         policy = PolicyFile(self.folder / POLICY)
         return LeaderSecurity(
             authorities=authorities,

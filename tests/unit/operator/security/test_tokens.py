@@ -85,6 +85,6 @@ async def test_the_token_of_a_broker_ends_with_it() -> None:
 
 async def test_tokens_of_brokers_and_of_others_have_their_own_verifiers(tmp_path: Path) -> None:
     brokers = BrokerTokens(KEY, lambda _: False)
-    tokens = ReleaseTokens(brokers, StaticTokens(write(tmp_path / "tokens.yaml", ENTRY)))
+    tokens = ReleaseTokens([brokers], StaticTokens(write(tmp_path / "tokens.yaml", ENTRY)))
     assert (await tokens.verify(brokers.issue("i1"))).incarnation == "i1"
     assert (await tokens.verify("t1")).incarnation == ""

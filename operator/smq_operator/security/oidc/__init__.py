@@ -1,0 +1,1 @@
+"""Callers who have a token of an OpenID Connect issuer, such as Keycloak, Entra ID, Google or Dex."""
