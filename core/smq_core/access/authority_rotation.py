@@ -24,7 +24,7 @@ class CertificateLives:
     not sign any more.
     """
 
-    # A client that was let in stays in for that long without the leader. It logs in again after half of it.
+    # A client that was let in stays in for that long without the leader. It logs in again after 70 % of it.
     client: int = 15 * 60
     # Of brokers and leaders. Longer, so that brokers outlive an outage of the leader.
     server: int = DAY_SECONDS

@@ -18,6 +18,6 @@ class Certificate:
     issued_at: float
     expires_at: float
 
-    def renew_at(self) -> float:
-        """When to fetch the next one: after half of its life, so that an outage of the leader does no harm."""
-        return self.issued_at + (self.expires_at - self.issued_at) / 2
+    def renew_at(self, part: float = 0.5) -> float:
+        """When to fetch the next one: after this part of its life, so that an outage of the leader does no harm."""
+        return self.issued_at + (self.expires_at - self.issued_at) * part

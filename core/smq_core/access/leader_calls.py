@@ -6,7 +6,7 @@ The table is complete: a test compares it with the definitions of all services.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smq_core.access.rights import (
     TOPICS,
@@ -52,10 +52,14 @@ class CallNeeds:
 
 @dataclass(frozen=True, slots=True)
 class LeaderCall:
-    """``is_audited``: the call changes something that other callers see, so the log says who made it."""
+    """``is_audited``: the call changes something that other callers see, so the log says who made it.
+
+    ``is_repeated``: clients repeat it as long as they run, so that it may rely on older answers about their rights.
+    """
 
     needs: Callable[[CallSubject], CallNeeds]
     is_audited: bool = False
+    is_repeated: bool = False
 
 
 def _rights(*rights: Right, audited: bool = False) -> LeaderCall:
@@ -96,11 +100,11 @@ _USE_GROUP = LeaderCall(_group)
 
 LEADER_CALLS: Mapping[str, LeaderCall] = {
     "Topics.Locate": _FIND,
-    "Topics.Watch": _FIND,
+    "Topics.Watch": replace(_FIND, is_repeated=True),
     "Topics.History": _FIND,
     "Topics.ReportUnreachable": _ANYBODY,
     "Topics.SignUploads": _PRODUCE,
-    "Groups.JoinGroup": _USE_GROUP,
+    "Groups.JoinGroup": replace(_USE_GROUP, is_repeated=True),  # also a heartbeat
     "Groups.LeaveGroup": _USE_GROUP,
     "Groups.CommitPositions": _USE_GROUP,
     "Groups.GetPositions": _USE_GROUP,

@@ -73,15 +73,17 @@ class AuthService:
         security, caller = self._secured()
         topic = CallSubject(topic=request.topic).full_topic
         access = security.access
-        decisions = {right: await access.any_of(caller, [topic_right(right, topic)]) for right in Right}
+        decisions = await access.rights_when_idle(caller, topic)
         rights = [right for right, decision in decisions.items() if decision.allowed]
         if not rights:
             raise access.denial(caller, topic_right(Right.CONSUME, topic), decisions[Right.CONSUME], "")
+        oldest_seconds = max(decisions[right].age_seconds for right in rights)
         managed = self.topics.topic(topic)  # after the check: nobody learns which topics there are
         if managed.topic is None:
             raise Unavailable(f"the leader has not read {managed.name} yet: try again")
         uid, now = managed.topic.uid, self.clock() / SECOND
-        expires_at = _until(caller, now + GRANT_SECONDS)
+        # A right that was taken back since its answer is gone as soon as any other one.
+        expires_at = _until(caller, now + GRANT_SECONDS - oldest_seconds)
         signed = [
             security.grants.sign(
                 Grant(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from smq_core.access.leader_calls import LEADER_CALLS, CallNeeds, CallSubject
-from smq_core.access.rights import Access
+from smq_core.access.rights import Access, Right, topic_right
 from smq_core.errors import PermissionDenied, Unauthenticated
 from smq_operator.security.audit import AccessAudit, DenialReason
 from smq_operator.security.callers import AccessDecision, Authorizer, Caller, TokenVerifier
@@ -17,17 +18,36 @@ MAX_TOKEN_LENGTH = 8_000
 NO_TOKEN = "this release needs a token, and the call has none: give one by token_file= or SMQ_TOKEN_FILE"
 
 
-class AccessControl:
-    """Every denial goes through here, and is recorded. ``peer`` is where a call comes from, for the log."""
+@dataclass(frozen=True, slots=True)
+class IdleChecks:
+    """The same by older answers, for what hundreds of clients repeat that do nothing."""
 
-    def __init__(self, tokens: TokenVerifier, authorizer: Authorizer, audit: AccessAudit) -> None:
+    tokens: TokenVerifier
+    authorizer: Authorizer
+
+
+class AccessControl:
+    """Every denial goes through here, and is recorded. ``peer`` is where a call comes from, for the log.
+
+    ``idle`` is None where an answer costs nothing.
+    """
+
+    def __init__(
+        self, tokens: TokenVerifier, authorizer: Authorizer, audit: AccessAudit, idle: IdleChecks | None = None
+    ) -> None:
         self.tokens = tokens
         self.authorizer = authorizer
         self.audit = audit
+        self.idle = idle or IdleChecks(tokens, authorizer)
 
-    async def authenticate(self, metadata: Sequence[tuple[str, str | bytes]]) -> Caller:
-        """Who has the token in the metadata of a call. Raises Unauthenticated, Unavailable."""
-        return await self.tokens.verify(bearer_token(metadata))
+    async def authenticate(self, metadata: Sequence[tuple[str, str | bytes]], call: str) -> Caller:
+        """Who has the token in the metadata of a call. Raises Unauthenticated, Unavailable.
+
+        What changes something for others, and a login, need an answer of the last minute.
+        """
+        entry = LEADER_CALLS.get(call)
+        tokens = self.tokens if entry is None or entry.is_audited else self.idle.tokens
+        return await tokens.verify(bearer_token(metadata))
 
     async def authorize(self, caller: Caller, call: str, subject: CallSubject, peer: str) -> bool:
         """Returns False if the caller gets only what is in namespaces that it may list. Raises PermissionDenied."""
@@ -39,7 +59,7 @@ class AccessControl:
             self._check_broker(caller, call, needs, peer)
             return True
         for alternatives in needs.all_of:
-            decision = await self.any_of(caller, alternatives)
+            decision = await self.any_of(caller, alternatives, repeated=entry.is_repeated)
             if not decision.allowed and needs.lists_namespaces:
                 return False
             if not decision.allowed:
@@ -54,10 +74,18 @@ class AccessControl:
             why = f"{call} about {needs.incarnation or 'no incarnation'} needs the token of that broker"
             raise self._denied(caller, call, why, peer)
 
-    async def any_of(self, caller: Caller, alternatives: Sequence[Access]) -> AccessDecision:
-        """Whether the caller has one of these rights; if not, the reason why it lacks the first."""
+    async def any_of(self, caller: Caller, alternatives: Sequence[Access], *, repeated: bool = False) -> AccessDecision:
+        """Whether the caller has one of these rights; if not, the reason why it lacks the first.
+
+        What is ``repeated`` is allowed by an older answer, too, and never denied by one.
+        """
         if caller.is_broker:
             return AccessDecision(False, "brokers have no rights to topics")
+        if repeated:
+            for access in alternatives:
+                older = await self.idle.authorizer.allows(caller, access)
+                if older.allowed:
+                    return older
         first: AccessDecision | None = None
         for access in alternatives:
             decision = await self.authorizer.allows(caller, access)
@@ -65,6 +93,20 @@ class AccessControl:
                 return decision
             first = first or decision
         return first or AccessDecision(False, "nothing allows it")
+
+    async def rights_when_idle(self, caller: Caller, topic: str) -> Mapping[Right, AccessDecision]:
+        """Which rights the caller has to a topic, by answers that may be older; by fresh ones if it seems to have none.
+
+        One that was just given is among them after a fresh answer to any other call. ``topic`` is ``namespace/name``.
+        """
+        if caller.is_broker:
+            return dict.fromkeys(Right, await self.any_of(caller, ()))
+        found: Mapping[Right, AccessDecision] = {}
+        for authorizer in (self.idle.authorizer, self.authorizer):
+            found = {right: await authorizer.allows(caller, topic_right(right, topic)) for right in Right}
+            if any(decision.allowed for decision in found.values()):
+                break
+        return found
 
     def denial(self, caller: Caller, access: Access, decision: AccessDecision, peer: str) -> PermissionDenied:
         """The error of a caller that lacks a right. It is recorded."""

@@ -16,10 +16,10 @@ class AnonymousAccess(AccessControl):
     """A caller without a token may do everything, and each such call is recorded. Others have the rights of theirs."""
 
     def __init__(self, known: AccessControl) -> None:
-        super().__init__(known.tokens, known.authorizer, known.audit)
+        super().__init__(known.tokens, known.authorizer, known.audit, known.idle)
 
-    async def authenticate(self, metadata: Sequence[tuple[str, str | bytes]]) -> Caller:
-        return await super().authenticate(metadata) if has_token(metadata) else ANONYMOUS
+    async def authenticate(self, metadata: Sequence[tuple[str, str | bytes]], call: str) -> Caller:
+        return await super().authenticate(metadata, call) if has_token(metadata) else ANONYMOUS
 
     async def authorize(self, caller: Caller, call: str, subject: CallSubject, peer: str) -> bool:
         if caller is not ANONYMOUS:

@@ -39,10 +39,11 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """``reason`` says why not, and what would allow it; empty if it is allowed."""
+    """``reason`` says why not, and what would allow it; empty if it is allowed. ``age_seconds`` is the answer's."""
 
     allowed: bool
     reason: str = ""
+    age_seconds: float = 0.0
 
 
 class TokenVerifier(Protocol):

@@ -7,20 +7,18 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from smq_core.errors import Unavailable
+
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class ExpiringCache(Generic[K, V]):
-    """At most ``size`` answers, the oldest of which go first. Use it on the event loop.
+    """At most ``size`` answers, the oldest of which go first. ``clock`` returns seconds. Use it on the event loop."""
 
-    ``clock`` returns seconds. ``lifetime`` says until when an answer counts, by the same clock.
-    """
-
-    def __init__(self, size: int, clock: Callable[[], float], lifetime: Callable[[V, float], float]) -> None:
+    def __init__(self, size: int, clock: Callable[[], float]) -> None:
         self._size = size
         self._clock = clock
-        self._lifetime = lifetime
         self._known: OrderedDict[K, tuple[float, V]] = OrderedDict()
         self._requests: dict[K, asyncio.Task[V]] = {}
         """In progress; who needs the same shares one."""
@@ -28,10 +26,13 @@ class ExpiringCache(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._known)
 
-    async def get(self, key: K, request: Callable[[], Awaitable[V]]) -> V:
-        """What is known, or what ``request`` returns. What it raises is not kept."""
+    async def get(self, key: K, request: Callable[[], Awaitable[V]], counts_until: Callable[[V, float], float]) -> V:
+        """What is known, or what ``request`` returns. What it raises is not kept.
+
+        ``counts_until`` says until when an answer counts that came at this time, by the same clock.
+        """
         known = self._known.get(key)
-        if known is not None and self._clock() < known[0]:
+        if known is not None and self._clock() < counts_until(known[1], known[0]):
             return known[1]
         task = self._requests.get(key)
         if task is None:
@@ -40,9 +41,15 @@ class ExpiringCache(Generic[K, V]):
         return await asyncio.shield(task)
 
     async def _request(self, key: K, request: Callable[[], Awaitable[V]]) -> V:
+        try:
+            answer = await request()
+        except Unavailable:
+            raise  # nobody has taken back what is known
+        except Exception:
+            self._known.pop(key, None)
+            raise
         self._known.pop(key, None)
-        answer = await request()
-        self._known[key] = (self._lifetime(answer, self._clock()), answer)
+        self._known[key] = (self._clock(), answer)
         if len(self._known) > self._size:
             self._known.popitem(last=False)
         return answer

@@ -74,8 +74,8 @@ MUTATIONS = (
         "open_a_producer_without_the_right",
         "A right that is missing is known at once.",
         CREDENTIALS,
-        "        if right not in self._granted(topic).rights and right not in self._fetch(topic).rights:",
-        "        if False:",
+        "        if right not in self._granted(topic).rights and (denial := self._denial(topic, right)) is not None:",
+        "        if (denial := None) is not None:",
         (f"{TEST_CREDENTIALS}::test_a_right_that_is_missing_is_known_at_once",),
     ),
     Mutation(

@@ -12,6 +12,8 @@ AUTH = "operator/smq_operator/api/auth.py"
 API_SERVER = "operator/smq_operator/api/server.py"
 ANONYMOUS_ACCESS = f"{SECURITY}/anonymous_access.py"
 
+ACCESS_CONTROL = f"{SECURITY}/access_control.py"
+TEST_IDLE = "tests/unit/operator/security/test_idle_clients.py"
 TEST_CALLS = "tests/unit/core/access/test_leader_calls.py"
 TEST_POLICY = "tests/unit/core/access/test_policy.py"
 TEST_ALLOWS = f"{TEST_POLICY}::test_a_rule_allows_what_it_names"
@@ -150,7 +152,7 @@ MUTATIONS = (
         "check_only_the_rights_of_a_stream_again",
         "A stream ends when its caller's token has gone.",
         INTERCEPTOR,
-        "caller = await self._access.authenticate(metadata)\n        except Unauthenticated as error:",
+        "caller = await self._access.authenticate(metadata, call)\n        except Unauthenticated as error:",
         "caller = Caller(identity='tokens', method='')\n        except Unauthenticated as error:",
         (TEST_STREAM,),
     ),
@@ -249,7 +251,7 @@ MUTATIONS = (
         "take_the_owner_of_a_bad_token_for_nobody",
         "A token that nobody knows is refused in clear text, too.",
         ANONYMOUS_ACCESS,
-        "return await super().authenticate(metadata) if has_token(metadata) else ANONYMOUS",
+        "return await super().authenticate(metadata, call) if has_token(metadata) else ANONYMOUS",
         "return ANONYMOUS",
         (f"{TEST_PERMISSIVE}::test_a_token_that_nobody_knows_is_refused_in_clear_text_too",),
     ),
@@ -276,5 +278,45 @@ MUTATIONS = (
         "None if self._permissive and not speaks_tls(replica.address) else",
         "None if not speaks_tls(replica.address) else",
         (f"{TEST_DIALER}::test_a_required_leader_connects_in_clear_text_to_nobody",),
+    ),
+    Mutation(
+        "log_in_by_an_older_review",
+        "A login has the token reviewed within a minute.",
+        ACCESS_CONTROL,
+        "self.tokens if entry is None or entry.is_audited else self.idle.tokens",
+        "self.idle.tokens",
+        (f"{TEST_IDLE}::test_a_deleted_account_is_out_in_sixteen_minutes",),
+    ),
+    Mutation(
+        "keep_a_token_that_was_refused",
+        "A refused review ends what an older one allowed.",
+        f"{SECURITY}/expiring_cache.py",
+        "            self._known.pop(key, None)\n            raise\n",
+        "            raise\n",
+        (f"{TEST_IDLE}::test_a_refused_login_ends_the_rest_at_once",),
+    ),
+    Mutation(
+        "allow_each_call_by_an_older_answer",
+        "Only what idle clients repeat is allowed by an older answer.",
+        ACCESS_CONTROL,
+        "repeated=entry.is_repeated",
+        "repeated=True",
+        (f"{TEST_IDLE}::test_a_right_that_is_taken_back_is_gone_in_minutes",),
+    ),
+    Mutation(
+        "count_the_life_of_a_grant_from_its_signature",
+        "A removed right is out of brokers after five minutes.",
+        AUTH,
+        "now + GRANT_SECONDS - oldest_seconds",
+        "now + GRANT_SECONDS",
+        (f"{TEST_AUTH}::test_a_grant_ends_five_minutes_after_its_right_was_reviewed",),
+    ),
+    Mutation(
+        "review_each_call_of_idle_clients",
+        "Idle clients have little reviewed.",
+        "core/smq_core/access/leader_calls.py",
+        '"Topics.Watch": replace(_FIND, is_repeated=True)',
+        '"Topics.Watch": _FIND',
+        (f"{TEST_IDLE}::test_idle_clients_have_little_reviewed",),
     ),
 )

@@ -46,6 +46,9 @@ log = logging.getLogger(__name__)
 PRESENT_TIMEOUT_SECONDS = 3.0
 # After a renewal that failed. What was fetched before is good for minutes more.
 RETRY_AFTER_SECONDS = 5.0
+# The part of a certificate's life after which it is renewed: then it is good for four minutes more. Each login has the
+# token reviewed, and hundreds of clients may be idle.
+RENEWED_AFTER = 0.7
 # Certificates and grants are not used for anything new in this last part of their life.
 LAST_PART = 0.02
 # How long the thread waits when there is nothing to renew.
@@ -202,8 +205,8 @@ class Credentials:
 
     def require(self, topic: str, right: Right) -> None:
         """Raises PermissionDenied if the leader does not give this right to the topic; Unauthenticated, Unavailable."""
-        if right not in self._granted(topic).rights and right not in self._fetch(topic).rights:
-            raise self._denial(topic, right)
+        if right not in self._granted(topic).rights and (denial := self._denial(topic, right)) is not None:
+            raise denial
 
     def present(self, client: fl.FlightClient, topic: str) -> None:
         """Lets the broker of this connection know what the client may do with the topic, unless it knows already.
@@ -310,11 +313,14 @@ class Credentials:
             self._replacement = self._log_in()
         return None
 
-    def _denial(self, topic: str, right: Right) -> PermissionDenied:
-        """Why the leader gives no grant of this right."""
+    def _denial(self, topic: str, right: Right) -> PermissionDenied | None:
+        """Why the leader gives no grant of this right; None if it has just given one."""
         access = str(topic_right(right, topic))
         try:
             reply = self._service().CheckAccess(auth_pb2.CheckAccessRequest(verb=right.value, topic=topic))
+            # The leader's answers to idle clients may be older ones, but not after this call.
+            if reply.allowed and right in self._fetch(topic).rights:
+                return None
             reason = reply.reason
         except PermissionDenied as error:
             return error
@@ -361,14 +367,14 @@ class Credentials:
         used = {topic for _, _, topic in self._in_use()}
         times = [it.renew_at() if topic in used else it.expires_at for topic, it in self._grants.copy().items()]
         if self._certificate is not None:
-            times.append(self._certificate.renew_at())
+            times.append(self._certificate.renew_at(RENEWED_AFTER))
         return min(times, default=self._now() + IDLE_SECONDS)
 
     def _renew_due(self) -> bool:
         """Renews what has passed half of its life, and presents new grants. False if some of it failed."""
         certificate = self._certificate
         complete = True
-        if certificate is not None and self._now() >= certificate.renew_at():
+        if certificate is not None and self._now() >= certificate.renew_at(RENEWED_AFTER):
             complete = self._try("the certificate", self._renew_certificate)
         in_use = self._in_use()
         used = {topic for _, _, topic in in_use}

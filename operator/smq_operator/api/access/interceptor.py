@@ -57,7 +57,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
         call = details.method.rpartition(".")[2].replace("/", ".")  # of "/smq.v1.Topics/Locate"
         metadata: Metadata = details.invocation_metadata
         try:
-            caller = await self._access.authenticate(metadata)
+            caller = await self._access.authenticate(metadata, call)
         except Exception as error:
             return self._refuse(error, call, metadata)
         if handler.unary_unary is not None:
@@ -131,7 +131,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
 
     async def _check_again(self, call: str, metadata: Metadata, request: Message, context: Context[Any, Any]) -> None:
         try:
-            caller = await self._access.authenticate(metadata)
+            caller = await self._access.authenticate(metadata, call)
         except Unauthenticated as error:
             self._access.record_unknown(error, call, True, self._peer(context))
             raise

@@ -6,7 +6,8 @@ Source: authorization.k8s.io/v1, SubjectAccessReview.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from smq_core.access.rights import API_GROUP, Access
 from smq_core.errors import Unavailable
@@ -19,6 +20,9 @@ from smq_operator.security.expiring_cache import ExpiringCache
 # A right that was taken away counts for that long at the leader. One that was just given should count at once.
 ALLOWED_SECONDS = 30.0
 DENIED_SECONDS = 10.0
+# At what idle clients repeat, an answer counts for half of a grant's life. A grant ends as if it were given with the
+# answer, so that nobody keeps a right for longer than a grant's life.
+IDLE_SECONDS = 150.0
 # Beyond that the oldest answers are forgotten.
 MAX_ANSWERS = 50_000
 
@@ -30,19 +34,33 @@ class _ReviewKey:
     access: Access
 
 
+# And when it came, in seconds.
+_Answer: TypeAlias = tuple[AccessDecision, float]
+
+
 class AccessReviews:
     """``clock`` returns seconds of a clock that only goes forward. Use it on the event loop."""
 
     def __init__(self, api: KubeApi, clock: Callable[[], float]) -> None:
         self._api = api
-        self._answers: ExpiringCache[_ReviewKey, AccessDecision] = ExpiringCache(MAX_ANSWERS, clock, _counts_until)
+        self._clock = clock
+        self._counts_until: Callable[[_Answer, float], float] = _counts_until
+        self._answers: ExpiringCache[_ReviewKey, _Answer] = ExpiringCache(MAX_ANSWERS, clock)
+
+    @property
+    def idle(self) -> AccessReviews:
+        """The same answers, which count for longer."""
+        other = AccessReviews(self._api, self._clock)
+        other._answers, other._counts_until = self._answers, lambda _, answered_at: answered_at + IDLE_SECONDS
+        return other
 
     async def allows(self, caller: Caller, access: Access) -> AccessDecision:
         """Raises Unavailable while the API server does not answer, and nothing is known."""
         key = _ReviewKey(caller.identity, caller.groups, access)
-        return await self._answers.get(key, lambda: self._review(key))
+        decision, answered_at = await self._answers.get(key, lambda: self._review(key), self._counts_until)
+        return replace(decision, age_seconds=self._clock() - answered_at)
 
-    async def _review(self, key: _ReviewKey) -> AccessDecision:
+    async def _review(self, key: _ReviewKey) -> _Answer:
         access = key.access
         attributes = {
             "verb": access.verb,
@@ -67,11 +85,11 @@ class AccessReviews:
         except KubeError as error:
             raise Unavailable(f"the leader cannot have a right reviewed now: {error.message}") from None
         allowed = bool(status.get("allowed")) and not status.get("denied")
-        return AccessDecision(True) if allowed else AccessDecision(False, _advice(access))
+        return AccessDecision(True) if allowed else AccessDecision(False, _advice(access)), self._clock()
 
 
-def _counts_until(decision: AccessDecision, now: float) -> float:
-    return now + (ALLOWED_SECONDS if decision.allowed else DENIED_SECONDS)
+def _counts_until(answer: _Answer, answered_at: float) -> float:
+    return answered_at + (ALLOWED_SECONDS if answer[0].allowed else DENIED_SECONDS)
 
 
 def _advice(access: Access) -> str:

@@ -12,14 +12,14 @@ from smq_operator.kube.security.given_authority import GivenAuthority
 from smq_operator.kube.security.release_secret import ReleaseSecret
 from smq_operator.kube.security.token_reviews import TokenReviews
 from smq_operator.kube.settings import RELEASE_LABEL, KubeSettings
-from smq_operator.security.access_control import AccessControl
+from smq_operator.security.access_control import AccessControl, IdleChecks
 from smq_operator.security.audit import AccessAudit
 from smq_operator.security.authorities import Authorities
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_operator.security.oidc.oidc_tokens import oidc_tokens
 from smq_operator.security.token_cache import TokenCache
-from smq_operator.security.tokens import BrokerTokens, ReleaseTokens
+from smq_operator.security.tokens import BrokerTokens, KindOfTokens, ReleaseTokens
 from smq_proto.signed_grants import GrantSigner
 
 
@@ -38,12 +38,14 @@ async def open_security(api: KubeApi, kube: KubeSettings, process: str) -> tuple
     authorities = Authorities(secret, known, lives, time.time)
     peers = peer_tokens(grant_key)
     reviewed = TokenCache(TokenReviews(api, kube.audience, kube.broker_account), time.time)
-    tokens = ReleaseTokens([peers, *oidc_tokens(kube.oidc)], reviewed)
+    kinds: list[KindOfTokens] = [peers, *oidc_tokens(kube.oidc)]
+    rights = AccessReviews(api, time.monotonic)
+    idle = IdleChecks(ReleaseTokens(kinds, reviewed.idle), rights.idle)
     security = LeaderSecurity(
         authorities=authorities,
         certificate=LeaderCertificate(authorities, process, time.time),
         grants=GrantSigner(grant_key),
-        access=AccessControl(tokens, AccessReviews(api, time.monotonic), AccessAudit(time.time)),
+        access=AccessControl(ReleaseTokens(kinds, reviewed), rights, AccessAudit(time.time), idle),
     )
     return security, peers.issue("operator")
 

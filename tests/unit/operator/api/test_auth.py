@@ -13,13 +13,14 @@ from cryptography import x509
 from google.protobuf.empty_pb2 import Empty
 
 from smq_core.access.peers import Peer, Role, broker_server_name, parse_peer
-from smq_core.access.rights import Right
+from smq_core.access.rights import Access, Right
 from smq_core.errors import InvalidRequest, PermissionDenied, Unavailable, UnknownTopic
 from smq_core.model.entities import SECOND
 from smq_operator.api import auth
 from smq_operator.api.auth import AuthService
 from smq_operator.runtime.readiness import Readiness
-from smq_operator.security.callers import Caller
+from smq_operator.security.access_control import IdleChecks
+from smq_operator.security.callers import AccessDecision, Caller
 from smq_proto.signed_grants import GrantVerifier
 from smq_proto.v1 import auth_pb2
 from support.in_memory.leader import FakeServicerContext, RpcAborted
@@ -96,6 +97,26 @@ async def test_grants_are_the_rights_that_the_caller_has(tmp_path: Path) -> None
         for topic, error in (("travel/none", UnknownTopic), ("travel/new", Unavailable)):
             with pytest.raises(error):
                 await api.call("Auth.GetGrants", auth_pb2.GetGrantsRequest(topic=topic), token)
+
+
+async def test_a_grant_ends_five_minutes_after_its_right_was_reviewed(tmp_path: Path) -> None:
+    """A right that was taken back since is gone by then, however old the answer is."""
+
+    class Older:
+        async def allows(self, caller: object, access: Access) -> AccessDecision:
+            return AccessDecision(
+                access.subresource != "administer", age_seconds={"produce": 40.0}.get(access.subresource, 9.0)
+            )
+
+    async with auth_api(tmp_path) as api:
+        access = api.security.access
+        access.idle = IdleChecks(access.tokens, Older())
+        reply = await api.call(
+            "Auth.GetGrants", auth_pb2.GetGrantsRequest(topic="travel/flights"), api.add_token("bob")
+        )
+        assert reply.expires_at == (NOW + 260) * SECOND
+        verifier = GrantVerifier([api.security.grants.public_key])
+        assert {verifier.verify(signed).expires_at for signed in reply.grants} == {NOW + 260.0}
 
 
 async def test_who_has_no_right_gets_no_grant_and_does_not_learn_which_topics_there_are(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ async def test_who_calls_without_a_token_is_nobody(tmp_path: Path, secured: bool
             topics=api.topics,
             clock=lambda: 0,
             security=api.security if secured else None,
+            brokers_behind=lambda: (),
         )
         handlers = NotingHandlers()
         services = handlers.services

@@ -40,7 +40,9 @@ async def test_the_first_start_makes_an_administrator_and_the_next_ones_keep_it(
     opened = [folder(tmp_path).open(brokers(folder(tmp_path)), "leader-1") for _ in range(2)]
     assert opened[0].authority.release == "r1" and opened[0].authority.roots == before["ca.crt"]
     assert opened[0].grants.public_key == opened[1].grants.public_key
-    admin = await opened[0].access.authenticate([("authorization", f"Bearer {before['admin.token'].decode()}")])
+    admin = await opened[0].access.authenticate(
+        [("authorization", f"Bearer {before['admin.token'].decode()}")], "Auth.WhoAmI"
+    )
     assert admin.identity == "admin" and before["admin.token"] not in before["tokens.yaml"]
     everything = [
         *(topic_right(right, "a/b") for right in Right),
