@@ -93,7 +93,7 @@ class BenchmarkCluster(WorkFolder):
         words += ["--filer-url", settings.url, "--filer-endpoint", self.seaweed.endpoint]
         words += ["--brokers", str(self.spec.brokers), "--broker-memory", self.spec.memory]
         words += [] if self.spec.journal else ["--no-journal"]
-        words += ["--secure"] if self.spec.secure else []
+        words += ["--security=required"] if self.spec.secure else []
         with (self.folder / "operator.log").open("ab") as log:
             self._operator = subprocess.Popen(
                 [sys.executable, "-m", "smq_operator.main", *words],

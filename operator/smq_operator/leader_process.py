@@ -121,7 +121,7 @@ def fleet_reconciler(leader: Leader, policy: Callable[[], FleetPolicy | None]) -
     )
 
 
-def overview_of(leader: Leader) -> Overview:
+def overview_of(leader: Leader, security: SecurityMode = SecurityMode.DISABLED) -> Overview:
     """What the leader's page shows."""
     return Overview(
         topics=leader.topics,
@@ -134,6 +134,7 @@ def overview_of(leader: Leader) -> Overview:
             ShownLag(it.group.name, it.total.messages, it.total.age / SECOND)
             for it in leader.group_lags.reports.get(topic, ())
         ],
+        security=security,
     )
 
 
@@ -191,7 +192,7 @@ async def run_leader(
         mode=settings.security,
         security=security,
     )
-    overview = overview_of(leader)
+    overview = overview_of(leader, settings.security)
     http = HttpServer(
         ready=lambda: readiness.not_ready_reason,
         metrics=metrics.exposition,

@@ -45,6 +45,7 @@ def values(store_node: str) -> dict[str, Any]:
             "persistence": {"enabled": False},
             "nodeSelector": {"kubernetes.io/hostname": store_node},
         },
+        "security": {"mode": "disabled"},  # tests that are about security have a release with it
         "external": {"enabled": True, "type": "NodePort"},
         "operator": {"image": image["operator"], "replicas": 2, "resources": SMALL, "extraArgs": SHORT_PROBES},
         "brokers": {"image": image["broker"], "min": 3, "max": 5, "capacity": "50Mi", "resources": BROKER},

@@ -137,6 +137,13 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 {{- .Values.security.tokenAudience | default (printf "%s.%s.smq" .Release.Name .Release.Namespace) }}
 {{- end }}
 
+{{- /* By it `kubectl smq` knows which token to request. */}}
+{{- define "smq.audienceAnnotation" -}}
+{{- if ne .Values.security.mode "disabled" -}}
+seaweedmq.io/token-audience: {{ include "smq.tokenAudience" . | quote }}
+{{- end }}
+{{- end }}
+
 {{- /* What a broker or a client needs to join a release with security. The operator makes the ConfigMap of the roots. */}}
 {{- define "smq.securityEnv" -}}
 {{- if ne .Values.security.mode "disabled" -}}

@@ -13,19 +13,24 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from smq.cli.connection.port_forward import ForwardFailed, PortForward
+from smq.cli.release_access import AccessFailed, release_access
 from smq_storage.process.shutdown_steps import stop_signals
 
 # The Services of all releases have it; its value is the name of the release.
 RELEASE_LABEL = "seaweedmq.io/release"
+# The Services of a release that knows its callers have it; its value is the audience of their tokens.
+AUDIENCE_ANNOTATION = "seaweedmq.io/token-audience"
 LEADER_PORT, RELAY_PORT = "grpc", "relay"
 """The names of the ports of a release's Services."""
-OPTIONS = ("--namespace", "--release", "--context", "--kubeconfig")
+RELAY_SUFFIX = "-external"
+OPTIONS = ("--namespace", "--release", "--account", "--context", "--kubeconfig")
 
 
 class PluginFailed(Exception):
@@ -34,13 +39,22 @@ class PluginFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePort:
-    """Where to connect: a relay reaches leader, brokers and filer; the leader's port the leader only."""
+    """Where to connect: a relay reaches leader, brokers and filer; the leader's port the leader only.
+
+    ``audience`` is that of tokens, and empty in an open release.
+    """
 
     release: str
     service: str
     namespace: str
     port: int
     relay: bool
+    audience: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """That of the names of the release's resources."""
+        return self.service.removesuffix(RELAY_SUFFIX) if self.relay else self.service
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,13 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         kubectl = _kubectl(given)
         found = _find(kubectl, given.namespace, given.release)
         _end_on_signals()
-        with PortForward(kubectl, found.service, found.namespace, found.port) as forward:
+        with (
+            _access(kubectl, found, given.account),
+            PortForward(kubectl, found.service, found.namespace, found.port) as forward,
+        ):
             # Addresses that the user has set lead to other clusters.
             os.environ.pop("SMQ_LEADER", None)
             os.environ.pop("SMQ_VIA", None)
             os.environ["SMQ_VIA" if found.relay else "SMQ_LEADER"] = forward.address
             _run(command)
-    except (PluginFailed, ForwardFailed) as failed:
+    except (PluginFailed, AccessFailed, ForwardFailed) as failed:
         print(f"kubectl smq: {failed}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -111,6 +128,7 @@ def choose(services: Sequence[Mapping[str, Any]], release: str | None, namespace
             namespace=service["metadata"]["namespace"],
             port=port["port"],
             relay=port["name"] == RELAY_PORT,
+            audience=service["metadata"].get("annotations", {}).get(AUDIENCE_ANNOTATION, ""),
         )
         for service in services
         for port in service["spec"]["ports"]
@@ -144,6 +162,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-n", "--namespace", help="the release's namespace; default: that of the context")
     parser.add_argument("--release", metavar="NAME", help="the Helm release, if there are several in the namespace")
+    parser.add_argument(
+        "--account",
+        metavar="NAME",
+        help="the ServiceAccount as which it enters a release that knows its callers; default: RELEASE-admin",
+    )
     parser.add_argument("--context", help="the kubeconfig's context")
     parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file")
     return parser
@@ -168,6 +191,27 @@ def _find(kubectl: Sequence[str], namespace: str | None, release: str | None) ->
         # kubectl logs its attempts before it says what went wrong.
         raise PluginFailed((done.stderr.strip() or f"kubectl ended with exit code {done.returncode}").splitlines()[-1])
     return choose(json.loads(done.stdout)["items"], release, namespace)
+
+
+@contextmanager
+def _access(kubectl: Sequence[str], found: ServicePort, account: str | None) -> Iterator[None]:
+    """Sets what `smq` needs to enter the release. A token that the user has set stays. Raises AccessFailed."""
+    os.environ.pop("SMQ_CA_FILE", None)  # the roots of another release
+    if not found.audience:
+        yield
+        return
+    account = account or f"{found.prefix}-admin"
+    with release_access(
+        kubectl, name=found.prefix, namespace=found.namespace, audience=found.audience, account=account
+    ) as variables:
+        given = os.environ.get("SMQ_TOKEN") or os.environ.get("SMQ_TOKEN_FILE")
+        own = {name: value for name, value in variables.items() if name != "SMQ_TOKEN_FILE" or not given}
+        os.environ |= own
+        try:
+            yield
+        finally:
+            for name in own:
+                del os.environ[name]
 
 
 def _end_on_signals() -> None:

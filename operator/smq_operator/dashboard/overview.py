@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from smq_core.access.modes import SecurityMode
 from smq_core.model.entities import Liveness, Micros
 from smq_core.scaling.autoscaler import pressure
 from smq_core.scaling.segment_load import MeasuredLoad
@@ -61,6 +62,7 @@ class Overview:
     clock: Clock
     not_ready_reason: Callable[[], str]
     lags_of: LagsOf = _no_lags
+    security: SecurityMode = SecurityMode.DISABLED
     history: KeyspaceHistory = field(default_factory=KeyspaceHistory)
 
     async def run(self) -> None:
@@ -81,6 +83,7 @@ class Overview:
         return {
             "now": self.clock(),
             "notReady": self.not_ready_reason(),
+            "security": self.security,
             "topics": [self._topic(self.topics[name]) for name in names],
             "brokers": [self._broker(broker) for broker in self.registry.all()],
             "decisions": [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+import structlog
+
 from smq_core.access.modes import SecurityMode
 from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.events import EventRecorder
@@ -27,6 +29,8 @@ from smq_operator.runtime import clock
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.process import allocator
+
+log = structlog.get_logger(__name__)
 
 
 def scopes(kube: KubeSettings) -> list[WatchScope]:
@@ -53,6 +57,7 @@ async def run(kube: KubeSettings) -> None:
     platform: KubePlatform
     dials: list[PeerDialer] = []
     if kube.security is not SecurityMode.REQUIRED:
+        log.warning("security.open", mode=kube.security, message="whoever reaches the ports may do everything")
         dials.append(open_channel)
 
     def make_platform(address: str, readiness: Readiness, tasks: TaskRunner) -> Platform:

@@ -132,6 +132,7 @@ VALUES: dict[str, dict[str, Any]] = {
         },
         "imagePullSecrets": [{"name": "registry"}],
     },
+    "open": {"security": {"mode": "disabled"}},
     "secure": {
         "security": {"mode": "required"},
         "external": {"enabled": True},
@@ -205,6 +206,13 @@ def render(
         rendered = chart.render(given(values), name=name, namespace=namespace)
     texts = (text for path, text in rendered.items() if path.endswith(".yaml"))
     return [document for text in texts for document in yaml.safe_load_all(text) if document]
+
+
+def notes(values: dict[str, Any]) -> str:
+    """What Helm says after an installation."""
+    with helm.Chart.load(CHART) as chart:
+        rendered = chart.render(given(values), name="smq", namespace="default")
+    return next(text for path, text in rendered.items() if path.endswith("NOTES.txt"))
 
 
 def workloads(resources: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

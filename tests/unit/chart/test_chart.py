@@ -223,8 +223,11 @@ def test_pools_have_their_own_bounds_and_the_common_settings() -> None:
 
 
 def test_without_the_cluster_no_right_reaches_beyond_the_namespace() -> None:
-    resources = render(VALUES["one namespace"], namespace="queue")
+    resources = render(VALUES["one namespace"] | VALUES["open"], namespace="queue")
     assert not of_kind(resources, "ClusterRole") and not of_kind(resources, "ClusterRoleBinding")
+    closed = of_kind(render(VALUES["one namespace"], namespace="queue"), "ClusterRole").values()
+    beyond = {resource for role in closed for rule in role["rules"] for resource in rule["resources"]}
+    assert beyond == {"tokenreviews", "subjectaccessreviews", "brokers"}, "what no Namespace has"
     assert all(r["metadata"]["namespace"] == "queue" for r in resources if r["kind"] != "CustomResourceDefinition")
     operator = of_kind(resources, "Deployment")["smq-operator"]["spec"]["template"]["spec"]["containers"][0]
     assert "--namespace=queue" in operator["args"]
@@ -238,9 +241,9 @@ def test_no_role_has_more_than_it_needs(values: dict[str, Any]) -> None:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert "pods/exec" not in rule["resources"]
             if {"secrets", "configmaps"} & set(rule["resources"]):
-                assert role["kind"] == "Role" and values["security"]["mode"] != "disabled"
-                given = values["security"].get("caSecretName", "smq-security")
-                own = {"smq-security", "smq-security-roots", given}
+                security = values.get("security", {})
+                assert role["kind"] == "Role" and security.get("mode") != "disabled"
+                own = {"smq-security", "smq-security-roots", security.get("caSecretName", "smq-security")}
                 assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) <= own
 
 

@@ -14,7 +14,7 @@ import helm_python as helm
 import pytest
 
 from smq_broker.runtime.settings import parse_settings
-from support.kube.chart import FILER, VALUES, of_kind, render, workloads
+from support.kube.chart import FILER, VALUES, notes, of_kind, render, workloads
 
 METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -129,7 +129,7 @@ def test_the_test_of_a_release_is_a_program_and_runs_after_its_topic() -> None:
     container = pod["spec"]["containers"][0]
     assert "def main" in ast.unparse(ast.parse(container["args"][0]))
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert environment == {"SMQ_LEADER": "smq.queue.svc:7070", "SMQ_TOPIC": "queue/smq-test"}
+    assert environment == {"SMQ_LEADER": "smq.queue.svc:7070", "SMQ_TOPIC": "queue/smq-test"} | CREDENTIALS
 
 
 def test_a_scheduled_compaction_is_a_client_with_the_filers_credentials() -> None:
@@ -141,10 +141,12 @@ def test_a_scheduled_compaction_is_a_client_with_the_filers_credentials() -> Non
     (container,) = pod["containers"]
     assert container["image"] == workloads(resources)["smq-operator"]["spec"]["containers"][0]["image"]
     environment = {e["name"]: e.get("value") or e["valueFrom"]["secretKeyRef"]["name"] for e in container["env"]}
-    assert environment == {"SMQ_LEADER": "smq.queue.svc:7070"} | dict.fromkeys(KEYS, "s3")
+    assert environment == {"SMQ_LEADER": "smq.queue.svc:7070"} | CREDENTIALS | dict.fromkeys(KEYS, "s3")
 
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+# What a client of a release that knows its callers gets.
+CREDENTIALS = {"SMQ_CA_FILE": "/etc/smq/security/ca.crt", "SMQ_TOKEN_FILE": "/etc/smq/security/token"}
 
 
 def test_every_pod_that_reaches_the_filer_has_its_credentials_and_its_role() -> None:
@@ -171,3 +173,30 @@ def test_a_compaction_goes_on_after_a_topic_that_fails_and_fails_itself(tmp_path
     assert done.returncode == 1
     done = subprocess.run([*container["command"], "travel/delays"], env=path, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("mode", ["disabled", "permissive", "required"])
+def test_all_processes_of_a_release_have_its_mode(mode: str) -> None:
+    resources = render({"security": {"mode": mode}, "external": {"enabled": True}}, namespace="queue")
+    operator = of_kind(resources, "Deployment")["smq-operator"]["spec"]["template"]["spec"]["containers"][0]
+    assert f"--security={mode}" in operator["args"]
+    broker = of_kind(resources, "Deployment")["smq-broker"]["spec"]["template"]["spec"]["containers"][0]
+    environment = {entry["name"]: entry.get("value") for entry in broker["env"]}
+    assert (environment.get("SMQ_PERMISSIVE") == "true") is (mode == "permissive")
+    assert (environment.items() >= CREDENTIALS.items()) is (mode != "disabled")
+    for name in ("smq", "smq-external"):
+        metadata = of_kind(resources, "Service")[name]["metadata"]
+        audience = metadata.get("annotations", {}).get("seaweedmq.io/token-audience")
+        assert audience == ("smq.queue.smq" if mode != "disabled" else None)
+    assert ("smq-admin" in of_kind(resources, "ServiceAccount")) is (mode != "disabled")
+
+
+def test_a_release_is_closed_unless_its_values_say_otherwise() -> None:
+    operator = of_kind(render({}), "Deployment")["smq-operator"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--security=required" in operator["args"]
+
+
+def test_the_notes_warn_of_a_release_that_lets_everybody_in() -> None:
+    for mode in ("disabled", "permissive"):
+        assert f"WARNING: security.mode is {mode}." in notes({"security": {"mode": mode}})
+    assert "WARNING" not in notes({}) and "smq-security-roots (SMQ_CA_FILE)" in notes({})

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from smq_core.access.modes import SecurityMode
 from smq_operator.dashboard.history import KeyspaceHistory
 from smq_operator.dashboard.overview import Overview, ShownLag
 from smq_operator.dashboard.pages import DashboardPages
@@ -94,11 +95,13 @@ async def test_lags_of_groups_are_shown_with_their_topic() -> None:
         clock=parts.clock,
         not_ready_reason=lambda: "",
         lags_of=lambda topic: [ShownLag("report", 7, 1.5)] if topic == "default/t" else [],
+        security=SecurityMode.PERMISSIVE,
     )
     async with running_leader(leader):
         await all_stable(leader)
         answer = overview.answer(None)
     assert answer["topics"][0]["lags"] == [{"group": "report", "messages": 7, "seconds": 1.5}]
+    assert answer["security"] == "permissive", "the page says who is let in"
 
 
 @virtual_time
