@@ -82,7 +82,7 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: KubeClient, namespa
     values = {"crds": {"install": False}, "operator": {"clusterWide": wide}}
     made = render(values, name="rights", namespace=namespace)
     made = [r for r in made if "Role" in r["kind"] or r["kind"] == "ServiceAccount"]
-    assert len(of_kind(made, "ServiceAccount")) == 3
+    assert len(of_kind(made, "ServiceAccount")) == 4
     for resource in made:
         kube.apply(resource)
     try:
@@ -104,6 +104,12 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: KubeClient, namespa
         assert not may(namespace, "apps", "deployments", "patch")
         broker = _AccessReview(kube, f"system:serviceaccount:{namespace}:rights-broker")
         assert not broker(namespace, "", "pods", "list") and not broker(namespace, "seaweedmq.io", "topics", "get")
+        admin = _AccessReview(kube, f"system:serviceaccount:{namespace}:rights-admin")
+        for right in ("produce", "consume", "administer"):
+            assert admin(namespace, "seaweedmq.io", "topics", "create", right, name="flights")
+            assert admin("default", "seaweedmq.io", "topics", "create", right, name="flights") is wide
+        assert admin(namespace, "seaweedmq.io", "topics", "delete") and admin("", "seaweedmq.io", "brokers", "update")
+        assert not admin(namespace, "", "secrets", "get") and not admin(namespace, "", "pods", "list")
     finally:
         for resource in made:
             if resource["kind"].startswith("Cluster"):

@@ -75,7 +75,7 @@ def test_every_command_of_kubectl_is_run_by_a_test_of_this_folder() -> None:
         "configuration": ["rollout"],
         "maintenance": ["rollout", "drain"],
         "operations": ["port-forward"],
-        "spark": ["create", "apply", "create", "apply", "apply", "get"],
+        "spark": ["create", "apply", "create", "create", "create", "apply", "apply", "apply", "get"],
         "spark-pipeline": ["apply"],
     }
 
@@ -132,9 +132,9 @@ def test_the_jobs_are_submitted(
     kube: KubeClient, spark_namespace: str, tmp_path: Path, account: Callable[[], Path]
 ) -> None:
     shell = Shell(kube, spark_namespace, tmp_path)
-    create, secret = commands("spark", "kubectl create")
-    rights, rights_of_operator, _ = commands("spark", "kubectl apply")
-    for command in (create, rights, secret, rights_of_operator):
+    create, *others = commands("spark", "kubectl create")
+    account_and_rights, rights_on_topics, rights_of_operator, _ = commands("spark", "kubectl apply")
+    for command in (create, account_and_rights, *others, rights_on_topics, rights_of_operator):
         shell.run(command)
     submitter = account()
     blocks = [fenced(f"docs/{page}.md", "bash") for page in ("spark", "spark-pipeline")]
@@ -149,4 +149,9 @@ def test_the_jobs_are_submitted(
         (container,) = pod["spec"]["containers"]
         assert container["securityContext"]["capabilities"]["drop"] == ["ALL"], "the Pod template is used"
         assert program in container["args"]
+        (mounted,) = [it["mountPath"] for it in container["volumeMounts"] if it["name"] == "smq"]
+        variables = kube.get(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "smq-client", "namespace": spark_namespace}}
+        )["data"]
+        assert variables == {"SMQ_CA_FILE": f"{mounted}/ca.crt", "SMQ_TOKEN_FILE": f"{mounted}/token"}
         shell.run(f"kubectl logs{logs}".strip())
