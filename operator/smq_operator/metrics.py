@@ -181,7 +181,7 @@ class _LeaderMetrics(PrometheusCollector):
             "smq_topic_segments_without_file_list", "Sealed segments without a file list.", labels=["topic"]
         )
         for name, managed in sorted(self._topics.items()):
-            unnamed.add_metric([name], sum(not entry.file_list for entry in managed.sealed.values()))
+            unnamed.add_metric([name], sum(not entry.file_list for entry in managed.index.sealed.values()))
         named = CounterMetricFamily(
             "smq_leader_file_lists_named", "File lists that were named in an index.", labels=["writer"]
         )
@@ -243,13 +243,13 @@ class _LeaderMetrics(PrometheusCollector):
             )
             for phase in (Phase.PENDING, Phase.OPEN, Phase.SEALING):
                 segments.add_metric([name, phase], phases[phase])
-            segments.add_metric([name, "sealed"], len(managed.sealed))
+            segments.add_metric([name, "sealed"], len(managed.index.sealed))
             blocked.add_metric([name], len(managed.reconciler.blocked) if managed.reconciler is not None else 0)
             rates = managed.rates()
             messages.add_metric([name], rates.messages)
             size.add_metric([name], rates.bytes)
-            if managed.index_read:  # until then nobody knows, and a 0 would make old losses look new
-                ranges = [e.lost for e in managed.sealed.values() if e.lost is not None]
+            if managed.index.is_read:  # until then nobody knows, and a 0 would make old losses look new
+                ranges = [e.lost for e in managed.index.sealed.values() if e.lost is not None]
                 lost.add_metric([name], sum(it.stop - it.start for it in ranges))
                 open_ended.add_metric([name], sum(it.at_least for it in ranges))
         yield from (segments, blocked, messages, size, lost, open_ended)

@@ -97,8 +97,8 @@ MUTATIONS = (
         "take_a_segment_that_was_sealed_during_a_pass_for_named",
         "A segment that is sealed during a pass over the file lists is in the next pass.",
         "operator/smq_operator/file_lists/namer.py",
-        "if file_lists.complete and seen == managed.index_changes:\n            self._complete[topic.uid] = seen,",
-        "if file_lists.complete:\n            self._complete[topic.uid] = managed.index_changes,",
+        "if file_lists.complete and seen == managed.index.changes:\n            self._complete[topic.uid] = seen,",
+        "if file_lists.complete:\n            self._complete[topic.uid] = managed.index.changes,",
         (
             "tests/unit/operator/file_lists/test_namer.py::"
             "test_a_segment_that_is_sealed_during_a_pass_gets_a_file_list_too",

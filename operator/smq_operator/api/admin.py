@@ -368,7 +368,7 @@ def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> admin_pb2.Top
         messages_per_second=rates.messages,
         bytes_per_second=rates.bytes,
         conditions=condition_messages(snapshot_of(managed, issues)),
-        sealed_segments=len(managed.sealed),
+        sealed_segments=len(managed.index.sealed),
         paused=managed.desired.paused,
         ends=ends,
         messages=managed.message_count(ends),

@@ -110,7 +110,7 @@ def _is_foreign(segment: pb.SegmentReport, report: brokers_pb2.BrokerReport, man
         # A process reports a former one's segment if only its journal shows that more was acked than is sealed.
         replicas = layout.segment(segment.segment).replicas
         return not any(it.incarnation == report.incarnation or it.broker == report.broker for it in replicas)
-    entry = managed.sealed.get(segment.segment)
+    entry = managed.index.sealed.get(segment.segment)
     return entry is not None and bool(entry.brokers) and report.broker not in entry.brokers
 
 

@@ -66,9 +66,9 @@ class TopicService:
             if (
                 reconciler is not None
                 and reconciler.layout is not None
-                and sent_version != (reconciler.etag, reconciler.topic, managed.loss_version())
+                and sent_version != (reconciler.etag, reconciler.topic, managed.index.loss_version())
             ):
-                sent_version = (reconciler.etag, reconciler.topic, managed.loss_version())
+                sent_version = (reconciler.etag, reconciler.topic, managed.index.loss_version())
                 yield self._located(managed)
                 continue
             await managed.wait_for_change()
@@ -76,7 +76,7 @@ class TopicService:
     def _located(self, managed: ManagedTopic) -> pb.LocateReply:
         """One message per version of the layout, for any number of requests."""
         assert managed.reconciler is not None and managed.reconciler.layout is not None
-        key = (managed.reconciler.etag, managed.reconciler.topic, managed.loss_version())
+        key = (managed.reconciler.etag, managed.reconciler.topic, managed.index.loss_version())
         cached = self._locate_cache.get(managed.name)
         if cached is None or cached[0] != key:
             reply = pb.LocateReply(
@@ -84,7 +84,7 @@ class TopicService:
                 layout=layout_to_pb(managed.reconciler.layout),
                 store_url=self.store_settings.url,
                 store_options=self.store_settings.to_public_options(),
-                losses=managed.loss_version(),
+                losses=managed.index.loss_version(),
             )
             cached = self._locate_cache[managed.name] = (key, reply)
         return cached[1]
@@ -94,15 +94,15 @@ class TopicService:
         managed = await self.sync.adopted(self.topics.topic(request.topic).name)
         try:
             async with asyncio.timeout(LOCATE_TIMEOUT_SECONDS):
-                while not managed.index_read:
+                while not managed.index.is_read:
                     await managed.wait_for_change()
         except TimeoutError:
             raise StoreUnavailable(
                 f"the index of {managed.name} is not loaded yet; check that the filer is reachable"
             ) from None
         return topics_pb2.HistoryReply(
-            segments=[sealed_to_pb(entry) for entry in managed.sealed.values()],
-            removed=removed_to_pb(managed.removed_intervals, managed.removed_segments.values()),
+            segments=[sealed_to_pb(entry) for entry in managed.index.sealed.values()],
+            removed=removed_to_pb(managed.index.removed_intervals, managed.index.removed_segments.values()),
         )
 
     @unary_handler

@@ -196,10 +196,10 @@ class GarbageCollector:
     async def _collect_topic(self, managed: ManagedTopic, topic: Topic) -> None:
         now = self._now()
         checked_at, changes = self._retention_checked.get(topic.uid, (0, -1))
-        if now - checked_at >= self._settings.retention_interval_us or changes != managed.index_changes:
+        if now - checked_at >= self._settings.retention_interval_us or changes != managed.index.changes:
             async with self._removing:
                 await self._apply_retention(managed, topic)
-            self._retention_checked[topic.uid] = (self._now(), managed.index_changes)
+            self._retention_checked[topic.uid] = (self._now(), managed.index.changes)
         await self._superseded.collect(managed, topic, lambda: hosted_segments(self._registry, topic.uid))
         self.files["superseded"] = self._superseded.deleted_files
         if now >= self._next_pin_check_at.get(topic.uid, 0):
@@ -223,7 +223,7 @@ class GarbageCollector:
     async def _apply_retention(self, managed: ManagedTopic, topic: Topic) -> None:
         now = self._now()
         # The known index decides whether the filer is read at all; what the filer has decides what is removed.
-        if plan_retention(topic.spec, list(managed.sealed.values()), [], now).removals:
+        if plan_retention(topic.spec, list(managed.index.sealed.values()), [], now).removals:
             clocks, known, groups = await self._read_state(managed, topic)
             started = started_segments(self._registry, topic.uid)
             verdict = await self._store.run(
@@ -235,10 +235,10 @@ class GarbageCollector:
         else:
             managed.retention_held = {}
         clocks, grace_us = await self._filer_clock.read(), self._settings.removed_files_grace_us
-        removed = managed.removed_segments.values()
+        removed = managed.index.removed_segments.values()
         if any(segment.files and age_of_removal(segment, clocks) >= grace_us for segment in removed):
             done, count = await self._store.run(delete_files, topic, clocks, self._settings, self._store.retry_policy)
-            managed.mark_files_deleted([segment.name for segment in done])
+            managed.index.mark_files_deleted([segment.name for segment in done])
             self.files["removed"] += count
             if done:
                 log.info("retention.files_deleted", topic=topic.name, segments=[it.name for it in done], files=count)
@@ -288,15 +288,15 @@ class GarbageCollector:
             names = tuple(removal.segment.name for removal in alike)
             self._decisions.record(Decision(at=now, topic=topic.name, action=action, segments=names, reason=because))
         if removals:
-            managed.segments_removed(removals, now)
+            managed.index.remove(removals, now)
             self._queue.enqueue(managed)
 
     async def _collect_orphans(self, managed: ManagedTopic, topic: Topic) -> None:
-        changes = managed.index_changes
+        changes = managed.index.changes
         before = date((await self._filer_clock.read()).earliest - self._settings.orphan_grace_us)
         found = await self._store.run(collect_orphaned_files, topic, before)
-        if managed.topic is not None and managed.topic.uid == topic.uid and managed.index_changes == changes:
-            managed.file_lists_named(found.named)  # also those of other processes' compactions
+        if managed.topic is not None and managed.topic.uid == topic.uid and managed.index.changes == changes:
+            managed.index.name_file_lists(found.named)  # also those of other processes' compactions
         for segment, count in found.deleted.items():
             self.files["orphan"] += count
             log.warning(

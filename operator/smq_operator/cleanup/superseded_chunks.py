@@ -102,13 +102,13 @@ class SupersededChunksCollector:
         if now < self._next_pass_at.get(topic.uid, 0):
             return
         self._next_pass_at[topic.uid] = now + self._settings.retention_interval_us
-        skipped = self._skipped(topic, managed.sealed.values(), now)
+        skipped = self._skipped(topic, managed.index.sealed.values(), now)
         grace_us = self._settings.superseded_files_grace_us
-        known = [it for it in managed.sealed.values() if it.name not in skipped]
+        known = [it for it in managed.index.sealed.values() if it.name not in skipped]
         if not steps_of(known, await self._filer_clock.read(), grace_us):
             return
         self._next_pass_at[topic.uid] = now + CHECK_AGAIN_INTERVALS * self._settings.retention_interval_us
-        changes = managed.index_changes
+        changes = managed.index.changes
         entries = await self._store.run(_living_entries, topic)
         clocks = await self._filer_clock.read()  # after the index
         entries = [it for it in entries if it.name not in skipped]
@@ -116,9 +116,9 @@ class SupersededChunksCollector:
             run_pass, topic, entries, hosted(), clocks, self._settings, self._store.retry_policy, self._is_held
         )
         if managed.topic is not None and managed.topic.uid == topic.uid:
-            if managed.index_changes == changes:
-                managed.file_lists_named({it.name: it.file_list for it in entries})
-            managed.superseded_recorded([*entries, *result.entries])
+            if managed.index.changes == changes:
+                managed.index.name_file_lists({it.name: it.file_list for it in entries})
+            managed.index.record_superseded([*entries, *result.entries])
         self._report(topic, result, {it.name: it.file_list for it in entries})
         if result.entries or result.deleted:
             self._next_pass_at[topic.uid] = self._now() + self._settings.retention_interval_us

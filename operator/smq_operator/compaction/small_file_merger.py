@@ -126,7 +126,7 @@ class SmallFileMerger:
         if managed.topic is None or managed.deleted:
             return []
         listed = self._source.small_files(managed.topic.uid)
-        entries = (managed.sealed.get(name) for name in listed)
+        entries = (managed.index.sealed.get(name) for name in listed)
         found = [it for it in entries if it is not None and it.file_list == listed[it.name]]
         return sorted(found, key=lambda it: it.number)
 
@@ -225,7 +225,7 @@ class SmallFileMerger:
     def _is_known(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment) -> bool:
         """Whether the topic was not deleted meanwhile, and this leader has not removed the segment."""
         is_managed = managed.topic is not None and managed.topic.uid == topic.uid and not managed.deleted
-        known = managed.sealed.get(entry.name)
+        known = managed.index.sealed.get(entry.name)
         return is_managed and known is not None and known.file_list == entry.file_list
 
     async def _is_replaced(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment) -> bool:
@@ -237,7 +237,7 @@ class SmallFileMerger:
     def _file_list_named(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment, named: str | None) -> None:
         """Takes in what the index names now. Retention of another leader is left to this leader's own."""
         if named is not None and managed.topic is not None and managed.topic.uid == topic.uid:
-            managed.file_lists_named({entry.name: named})
+            managed.index.name_file_lists({entry.name: named})
 
     async def _merge_run(self, topic: Topic, segment: StoredSegment, run: FileRun) -> list[FileEntry]:
         """Merges one run, and pauses. If this task is cancelled, the thread ends before its next request."""

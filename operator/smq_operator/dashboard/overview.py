@@ -105,7 +105,7 @@ class Overview:
             "messagesPerSecond": rates.messages,
             "bytesPerSecond": rates.bytes,
             "segments": len(managed.layout.writable_segments) if managed.layout is not None else 0,
-            "sealed": len(managed.sealed),
+            "sealed": len(managed.index.sealed),
             "paused": managed.desired.paused,
             "issues": [
                 {"type": c.type, "reason": c.reason, "message": c.message}

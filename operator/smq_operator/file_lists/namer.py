@@ -66,7 +66,7 @@ class FileListNamer:
         while True:
             more = False
             for managed in list(self._topics.values()):
-                if managed.topic is not None and managed.index_read and not managed.deleted:
+                if managed.topic is not None and managed.index.is_read and not managed.deleted:
                     more |= await self._run_guarded(managed, managed.topic)
             self._drop_unmanaged_topics()
             await asyncio.sleep(0 if more else PAUSE_SECONDS)
@@ -86,7 +86,7 @@ class FileListNamer:
     async def _run_topic(self, managed: ManagedTopic, topic: Topic) -> bool:
         """One pass. Returns whether the next one can go on at once."""
         now, (changes, until) = self._now(), self._complete.get(topic.uid, (-1, 0))
-        if changes == managed.index_changes and now < until:
+        if changes == managed.index.changes and now < until:
             return False
         file_lists = self._file_lists.get(topic.uid)
         if file_lists is None:
@@ -94,8 +94,10 @@ class FileListNamer:
                 topic, check_again_after_us=self._check_again_after_us, has_small_files=self._has_small_files
             )
             self._file_lists[topic.uid] = file_lists
-        seen = managed.index_changes
-        result = await self._store.run(file_lists.run, list(managed.sealed.values()), now, self._store.retry_policy)
+        seen = managed.index.changes
+        result = await self._store.run(
+            file_lists.run, list(managed.index.sealed.values()), now, self._store.retry_policy
+        )
         self._report_problems(topic, file_lists)
         self._small_files[topic.uid] = dict(file_lists.small_files)
         if managed.topic is None or managed.topic.uid != topic.uid:
@@ -103,12 +105,12 @@ class FileListNamer:
         self._record(managed, topic, result)
         if result.failure is not None:
             raise result.failure
-        if file_lists.complete and seen == managed.index_changes:
+        if file_lists.complete and seen == managed.index.changes:
             self._complete[topic.uid] = seen, now + self._check_again_after_us
         return result.more
 
     def _record(self, managed: ManagedTopic, topic: Topic, result: PassResult) -> None:
-        managed.file_lists_named(result.named)
+        managed.index.name_file_lists(result.named)
         for segment in result.named:
             self.named["leader" if segment in result.built else "broker"] += 1
         if result.named:

@@ -87,7 +87,7 @@ class GroupChanges:
     ) -> CommittedPositions:
         now = self.clock()
         group = Group(name=name, generation=0, reader=ReadProgress(positions=dict(positions)))
-        group.update(managed.nodes(), now, managed.removed_intervals)
+        group.update(managed.nodes(), now, managed.index.removed_intervals)
         # What the group has passed by now counts as known, also where it was set beyond messages that are lost.
         known = losses_before(managed, group, now) | dict(stored.known_losses or {})
         return CommittedPositions(

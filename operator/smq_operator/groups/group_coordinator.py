@@ -316,7 +316,7 @@ class GroupCoordinator:
         latest = await self._latest(managed) if new and start is GroupStart.LATEST else {}
         epoch = uuid.uuid4().hex if new else kept.epoch
         group = Group(name=name, generation=generation, reader=ReadProgress(positions=dict(begin)), epoch=epoch)
-        group.update(managed.nodes(), self._now(), managed.removed_intervals)
+        group.update(managed.nodes(), self._now(), managed.index.removed_intervals)
         if new and start is GroupStart.LATEST:
             group.reader.skip_to_latest()
             for segment, upto in latest.items():

@@ -92,7 +92,7 @@ class GroupLags:
 
         def appended_at(segment: str, offset: int) -> Micros | None:
             found = times.time_of(segment, offset)
-            entry = managed.sealed.get(segment)
+            entry = managed.index.sealed.get(segment)
             if found is None and entry is not None:  # no report had it: messages count as evenly spread
                 found = WatermarkHistory([entry.opened_at, entry.sealed_at], [0, entry.end]).time_of(offset)
             return found
@@ -118,7 +118,7 @@ class GroupLags:
     def _graph(self, managed: ManagedTopic) -> SegmentGraph:
         reconciler, uid = managed.reconciler, managed.topic.uid if managed.topic is not None else ""
         version = (
-            (reconciler.etag, managed.index_changes, reconciler.sealed_count()) if reconciler is not None else None
+            (reconciler.etag, managed.index.changes, reconciler.sealed_count()) if reconciler is not None else None
         )
         known = self._graphs.get(uid)
         if known is None or known[0] != version:
@@ -134,7 +134,7 @@ class GroupLags:
                 times.observe(segment.name, segment.opened_at, watermarks[segment.name], now)
         if len(times.histories) > MAX_HISTORIES or times.histories.keys() - self._graph(managed).nodes.keys():
             living = [segment.name for segment in managed.layout.segments]
-            times.keep({*list(managed.sealed)[-MAX_HISTORIES // 2 :], *living})
+            times.keep({*list(managed.index.sealed)[-MAX_HISTORIES // 2 :], *living})
 
     @staticmethod
     def _watermarks(managed: ManagedTopic) -> Positions:

@@ -46,7 +46,7 @@ class GroupLosses:
         Each entry is the segment, its loss, and whether the group has committed since.
         """
         managed = await self.groups.ready_topic(topic)
-        mine = [segment for segment in managed.removed_segments.values() if name in segment.unread]
+        mine = [segment for segment in managed.index.removed_segments.values() if name in segment.unread]
         if not mine:
             return []
         it = self.groups.loaded_with_dag(managed, name)
@@ -68,6 +68,6 @@ def losses_before(managed: ManagedTopic, group: Group, time: int) -> dict[str, i
     """The losses of segments that the group had passed before this time: a group that starts later never had them."""
     return {
         entry.name: entry.lost.stop
-        for entry in managed.sealed.values()
+        for entry in managed.index.sealed.values()
         if entry.lost is not None and entry.sealed_at < time and group.reader.is_read(entry.name)
     }

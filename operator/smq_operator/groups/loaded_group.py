@@ -55,9 +55,9 @@ class LoadedGroup:
         reconciler = self.managed.reconciler
         if reconciler is None or reconciler.layout is None:
             return
-        known = (reconciler.etag, self.managed.index_changes, reconciler.sealed_count())
+        known = (reconciler.etag, self.managed.index.changes, reconciler.sealed_count())
         if known != self.dag_version:
-            self.group.update(self.managed.nodes(), now, self.managed.removed_intervals)
+            self.group.update(self.managed.nodes(), now, self.managed.index.removed_intervals)
             self.dag_version = known
 
     def snapshot(self) -> GroupSnapshot:

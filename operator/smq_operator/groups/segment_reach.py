@@ -46,7 +46,7 @@ class SegmentReach:
     async def check(self, managed: ManagedTopic, positions: Positions) -> None:
         """Raises InvalidRequest if no reader of the topic can have these positions."""
         reach = await self.upto(managed, positions)
-        check_positions(managed.name, managed.nodes(), positions, reach, managed.removed_intervals)
+        check_positions(managed.name, managed.nodes(), positions, reach, managed.index.removed_intervals)
 
     async def check_read(self, managed: ManagedTopic, positions: Positions) -> None:
         """Raises InvalidRequest for a position beyond what a member can have been delivered.

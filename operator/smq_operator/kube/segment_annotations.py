@@ -100,7 +100,7 @@ def handle_annotation(
             return _accept(requests, managed, segment)
         if managed.reconciler.requests.is_requested(wanted):
             return PENDING
-        found = managed.layout.segment(segment) if segment in managed.layout else managed.sealed.get(segment)
+        found = managed.layout.segment(segment) if segment in managed.layout else managed.index.sealed.get(segment)
         if found is not None and found.sealed_because is Reason.MANUAL:
             successor_names = ", ".join(found.successors)
             return AnnotationResult(
@@ -115,7 +115,7 @@ def handle_annotation(
 def _accept(requests: ManualRequests, managed: ManagedTopic, segment: str) -> AnnotationResult:
     leader, layout = managed.reconciler, managed.layout
     assert leader is not None and layout is not None
-    if segment in managed.sealed or leader.outcome(segment) is not None:
+    if segment in managed.index.sealed or leader.outcome(segment) is not None:
         return AnnotationResult(remove=True, message=f"{segment} is sealed")
     if segment in layout and layout.segment(segment).loss_accepted:
         return AnnotationResult(

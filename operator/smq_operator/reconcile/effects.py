@@ -103,13 +103,13 @@ class EffectRunner:
                 return await self._seal(reconciler, effect)
             case AppendIndex():
                 entries = await self._store.run(_append, reconciler.topic, effect.entries, self._store.retry_policy)
-                managed.add_sealed(entries)
+                managed.index.add(entries)
                 return IndexAppended(tuple(entry.name for entry in entries))
 
     async def _read_layout(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: ReadLayout) -> Answer:
         topic, was_known = reconciler.topic, reconciler.layout is not None
         try:
-            found, known = await self._store.run(_read, topic, not managed.index_read, self._store.retry_policy)
+            found, known = await self._store.run(_read, topic, not managed.index.is_read, self._store.retry_policy)
         except CorruptDocument as error:
             managed.quarantine(error, self._problems)
             raise
@@ -128,7 +128,7 @@ class EffectRunner:
         if layout is not None and index_is_stale(layout, known.entries, known.removed):
             log.warning("index.stale", topic=topic.name, layout=layout.version)
             return EffectFailed(effect, Unavailable("the filer returned a former index of sealed segments"))
-        managed.merge_index(known)
+        managed.index.merge(known)
         return LayoutRead(layout, etag)
 
     def _not_new(self, managed: ManagedTopic, reconciler: TopicReconciler, was_known: bool) -> str:

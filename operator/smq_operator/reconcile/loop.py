@@ -219,7 +219,7 @@ class LeaderLoop:
         if reconciler.decisions:
             reconciler.decisions.clear()
             managed.notify_changed()  # a request that can no longer be carried out fails at once
-        announced_version = (reconciler.etag, managed.index_changes)
+        announced_version = (reconciler.etag, managed.index.changes)
         if announced_version != managed.announced_version:
             managed.announced_version = announced_version
             self._assignments.layouts_changed()

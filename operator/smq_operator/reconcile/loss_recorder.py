@@ -97,7 +97,7 @@ class LossRecorder:
             return
         if managed.topic is None or managed.topic.uid != topic.uid:
             return
-        for entry in managed.losses_raised(entries):
+        for entry in managed.index.update_losses(entries):
             fields = lost_fields(entry.lost)
             log.error("loss.raised", topic=topic.name, segment=entry.name, source=source, **fields)
             reason = f"{source}: {entry.lost} are lost"
@@ -115,5 +115,5 @@ class LossRecorder:
 
 def _shows_loss(managed: ManagedTopic, segment: str, acked_upto: int) -> bool:
     """Whether the index does not have all that is lost if messages up to this offset were acked."""
-    entry = managed.sealed.get(segment)
+    entry = managed.index.sealed.get(segment)
     return entry is not None and raise_loss(entry, acked_upto) is not entry

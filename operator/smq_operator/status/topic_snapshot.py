@@ -50,7 +50,7 @@ def snapshot_of(managed: ManagedTopic, issues: HealthIssues) -> TopicSnapshot:
         spec=managed.topic.spec if managed.topic is not None else managed.desired.spec,
         layout=managed.layout,
         layout_read=managed.reconciler is not None and managed.reconciler.layout_known,
-        lost=tuple(entry for entry in managed.sealed.values() if entry.lost is not None),
+        lost=tuple(entry for entry in managed.index.sealed.values() if entry.lost is not None),
         rejection=managed.rejection if adopted else None,
         waiting_reason=None if adopted else managed.problem,
         unreadable=managed.unreadable.message if managed.unreadable is not None else None,

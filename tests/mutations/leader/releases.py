@@ -13,7 +13,7 @@ MUTATIONS = (
         "report_no_loss_before_it_is_known",
         "A leader that has not read the index of a topic says nothing of its losses: 0 would make old ones look new.",
         METRICS,
-        "if managed.index_read:",
+        "if managed.index.is_read:",
         "if managed is not None:",
         ("tests/unit/operator/runtime/test_metrics.py",),
     ),

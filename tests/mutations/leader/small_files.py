@@ -92,7 +92,7 @@ MUTATIONS = (
         "keep_the_name_of_the_former_file_list",
         "The leader gives its clients the name of the file list with the merged files.",
         MERGER,
-        "            managed.file_lists_named({entry.name: named})",
+        "            managed.index.name_file_lists({entry.name: named})",
         "            pass",
         (f"{TEST_MERGER}::test_small_files_become_one_with_the_same_messages",),
     ),

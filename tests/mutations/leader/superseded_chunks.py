@@ -172,8 +172,8 @@ MUTATIONS = (
         "forget_what_another_leader_has_recorded",
         "A leader learns what the index says of superseded chunks, so that it does not read it at every pass.",
         COLLECTOR,
-        "managed.superseded_recorded([*entries, *result.entries])",
-        "managed.superseded_recorded(result.entries)",
+        "managed.index.record_superseded([*entries, *result.entries])",
+        "managed.index.record_superseded(result.entries)",
         (f"{TEST_COLLECTOR}::test_a_leader_learns_what_another_one_has_recorded",),
     ),
     Mutation(

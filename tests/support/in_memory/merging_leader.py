@@ -10,6 +10,7 @@ from smq_core.model.entities import SECOND, Topic
 from smq_operator.compaction.small_file_merger import SmallFileMerger
 from smq_operator.file_lists.topic_file_lists import TopicFileLists
 from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.index_copy import IndexCopy
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.store_pool import StorePool
@@ -38,8 +39,10 @@ class MergingLeader:
     ) -> None:
         self.store, self.topic, self.time = cast(Store, store), topic, LATE
         settings = settings or MergeSettings(after_us=0)
-        self.managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
-        self.managed.merge_index(sealed_index.load(self.store, NAME, UID))
+        self.managed = ManagedTopic(
+            DesiredTopic(name=topic.name, spec=topic.spec), topic, index=IndexCopy(is_read=True)
+        )
+        self.managed.index.merge(sealed_index.load(self.store, NAME, UID))
         self.file_lists = TopicFileLists(
             topic, has_small_files=lambda file_list: bool(plan_small_files(file_list, settings.policy))
         )
@@ -59,7 +62,7 @@ class MergingLeader:
 
     def read_file_lists(self) -> None:
         """A pass of the namer, which reads the file lists that it does not know yet."""
-        self.file_lists.run(self.store, list(self.managed.sealed.values()), self.time, RETRY_POLICY)
+        self.file_lists.run(self.store, list(self.managed.index.sealed.values()), self.time, RETRY_POLICY)
 
     async def merge(self) -> None:
         self.read_file_lists()

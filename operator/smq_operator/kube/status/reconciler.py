@@ -176,7 +176,7 @@ class StatusReconciler:
         return (
             self._health.warmed_up,
             etag,
-            managed.index_changes,
+            managed.index.changes,
             managed.unreadable,
             unread_by(managed),
             desired,
@@ -249,7 +249,7 @@ class StatusReconciler:
         is_new = not (topic.get("status") or {}).get("segments")
         if not (is_new or self._health.warmed_up):
             return False
-        if managed.layout is not None and managed.index_read:
+        if managed.layout is not None and managed.index.is_read:
             state.without_layout_since = None
             return True
         now = self._now()

@@ -39,7 +39,9 @@ def resource_snapshot_of(
         topic=snapshot_of(managed, issues),
         uid=uid,
         generation=generation,
-        sealed=tuple(heapq.nlargest(MAX_SEALED_RESOURCES, managed.sealed.values(), key=lambda entry: entry.number)),
-        sealed_count=len(managed.sealed),
+        sealed=tuple(
+            heapq.nlargest(MAX_SEALED_RESOURCES, managed.index.sealed.values(), key=lambda entry: entry.number)
+        ),
+        sealed_count=len(managed.index.sealed),
         decision=decision,
     )

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from smq_core.errors import CorruptDocument
-from smq_core.model.entities import Layout, Micros, Phase, RemovedSegment, SealedSegment, Segment, Topic, TopicSchema
-from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
+from smq_core.model.entities import Layout, Micros, Phase, Segment, Topic, TopicSchema
 from smq_core.model.loss import Loss
 from smq_core.model.schema_evolution import newest_schema
-from smq_core.model.sealed_losses import merge_loss
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
-from smq_core.reconcile.retention import Removal
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.reconcile.topic_story import TopicStory
 from smq_core.scaling.segment_load import TrafficRates
 from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.index_copy import IndexCopy
 from smq_operator.runtime.problems import LeaderProblems
-from smq_storage.catalog.sealed_index import Index
 
 # How often a stable topic is reconciled. A topic that is not stable is reconciled at every tick.
 CHECK_INTERVAL_US = 300_000
@@ -40,14 +37,7 @@ class ManagedTopic:
     problem: str | None = None
     unreadable: CorruptDocument | None = None
     """Which of its documents in the filer cannot be read, and why. The leader does not lead the topic until then."""
-    sealed: dict[str, SealedSegment] = field(default_factory=dict)
-    """The index, in the order in which segments left the layout."""
-    removed_intervals: IntervalSet = EMPTY
-    """The numbers of the segments that retention removed from the index."""
-    removed_segments: dict[str, RemovedSegment] = field(default_factory=dict)
-    """The segments removed last, and all removed segments whose files still exist."""
-    index_changes: int = 0
-    index_read: bool = False
+    index: IndexCopy = field(default_factory=IndexCopy)
     retention_held: Mapping[str, list[str]] = field(default_factory=dict)
     """Segments beyond the retention limits, and the groups that have not read them yet."""
     unfinished_publishes: dict[str, Micros] = field(default_factory=dict)
@@ -65,9 +55,6 @@ class ManagedTopic:
     counted_layout: Layout | None = None
     """The layout whose assigned work is counted now."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _loss_version: tuple[int, int] = (-1, 0)
-    _sealed_messages: tuple[int, int] = (-1, 0)
-    """The number of index changes, and how many messages the segments of the index have."""
 
     @property
     def name(self) -> str:
@@ -124,9 +111,8 @@ class ManagedTopic:
     def start_reconciler(self, topic: Topic, warm_up_until: int) -> None:
         """Creates a reconciler, which reads the topic's state from the filer."""
         if self.topic is None or self.topic.uid != topic.uid:
-            self.sealed, self.removed_intervals, self.removed_segments, self.retention_held = {}, EMPTY, {}, {}
-            self.index_read = False
-            self.index_changes += 1  # what was counted is of the former topic of that name
+            self.index.reset()
+            self.retention_held = {}
             self.story = TopicStory()
         self.topic = topic
         self.reconciler = TopicReconciler(
@@ -134,85 +120,14 @@ class ManagedTopic:
         )
         self.reconciler.load.paused = self.desired.paused
 
-    def merge_index(self, index: Index) -> None:
-        """Takes in an index that was read. Entries that this leader appended since stay; removed ones stay removed."""
-        self.index_read = True
-        before = (self.sealed, self.removed_intervals)
-        known = self.sealed | {it.name: merge_loss(it, self.sealed.get(it.name)) for it in index.entries}
-        self.removed_intervals = union(self.removed_intervals, index.removed)
-        self.sealed = {
-            name: entry for name, entry in known.items() if not contains(self.removed_intervals, entry.number)
-        }
-        self.removed_segments = {segment.name: segment for segment in index.removed_segments}
-        if before != (self.sealed, self.removed_intervals):
-            self.index_changes += 1
-
-    def add_sealed(self, entries: Iterable[SealedSegment]) -> None:
-        """Takes in entries that this leader appended to the index."""
-        for entry in entries:
-            if entry.name not in self.sealed and not contains(self.removed_intervals, entry.number):
-                self.sealed[entry.name] = entry
-                self.index_changes += 1
-
     def losses(self) -> dict[str, Loss]:
         """What sealed segments have lost, also those that are not in the index yet."""
-        found = {name: entry.lost for name, entry in self.sealed.items() if entry.lost is not None}
+        found = {name: entry.lost for name, entry in self.index.sealed.items() if entry.lost is not None}
         for segment in self.layout.segments if self.layout is not None else ():
             outcome = self.reconciler.outcome(segment.name) if self.reconciler is not None else None
-            if outcome is not None and outcome.lost is not None and segment.name not in self.sealed:
+            if outcome is not None and outcome.lost is not None and segment.name not in self.index.sealed:
                 found[segment.name] = outcome.lost
         return found
-
-    def loss_version(self) -> int:
-        """A number that grows with what the index says is lost, and is the same for every leader; 0 without a loss."""
-        if self._loss_version[0] != self.index_changes:
-            ranges = (entry.lost for entry in self.sealed.values())
-            total = sum(1 + it.stop - it.start + it.at_least for it in ranges if it is not None)
-            self._loss_version = (self.index_changes, total)
-        return self._loss_version[1]
-
-    def losses_raised(self, entries: Iterable[SealedSegment]) -> list[SealedSegment]:
-        """Takes in entries whose losses were raised in the index; returns those that are new to this leader."""
-        raised = [it for it in entries if it.name in self.sealed and self.sealed[it.name].lost != it.lost]
-        for entry in raised:
-            self.sealed[entry.name] = entry
-            self.index_changes += 1
-        return raised
-
-    def file_lists_named(self, named: Mapping[str, str]) -> None:
-        """The index names these file lists now, by segment."""
-        changed = {
-            name: replace(self.sealed[name], file_list=file_list)
-            for name, file_list in named.items()
-            if name in self.sealed and self.sealed[name].file_list != file_list
-        }
-        if changed:
-            self.sealed |= changed
-            self.index_changes += 1
-
-    def superseded_recorded(self, entries: Iterable[SealedSegment]) -> None:
-        """The index has these entries now, with records of their superseded chunks."""
-        for entry in entries:
-            known = self.sealed.get(entry.name)
-            if known is not None and known.file_list == entry.file_list:
-                self.sealed[entry.name] = replace(known, superseded=entry.superseded)
-
-    def segments_removed(self, removals: Iterable[Removal], now: int) -> None:
-        """Retention removed these from the index."""
-        for removal in removals:
-            it = removal.segment
-            self.sealed.pop(it.name, None)
-            self.removed_segments[it.name] = RemovedSegment(
-                name=it.name, number=it.number, end=it.end, removed_at=now, bytes=it.bytes, unread=removal.unread
-            )
-            self.removed_intervals = union(self.removed_intervals, from_numbers([it.number]))
-        self.index_changes += 1
-
-    def mark_files_deleted(self, names: Iterable[str]) -> None:
-        """The files of these removed segments were deleted."""
-        for name in names:
-            if name in self.removed_segments:
-                self.removed_segments[name] = replace(self.removed_segments[name], files=False)
 
     def notify_changed(self) -> None:
         """Wakes every coroutine in ``wait_for_change``."""
@@ -225,7 +140,7 @@ class ManagedTopic:
 
     def nodes(self) -> dict[str, SegmentNode]:
         """The whole segment DAG, oldest first, with every known end offset."""
-        nodes = build_nodes(self.sealed.values(), self.layout)
+        nodes = build_nodes(self.index.sealed.values(), self.layout)
         for name, node in nodes.items():
             outcome = self.reconciler.outcome(name) if self.reconciler is not None and node.end is None else None
             if outcome is not None:
@@ -245,15 +160,12 @@ class ManagedTopic:
 
     def message_count(self, ends: Mapping[str, int]) -> int | None:
         """How many messages the topic holds with these :meth:`readable_ends`; None while one is unknown."""
-        if self.layout is None or not self.index_read:
+        if self.layout is None or not self.index.is_read:
             return None
-        living = [it.name for it in self.layout.segments if it.name not in self.sealed]
+        living = [it.name for it in self.layout.segments if it.name not in self.index.sealed]
         if any(name not in ends for name in living):
             return None
-        # Not summed at each call, because an index may have a hundred thousand entries.
-        if self._sealed_messages[0] != self.index_changes:
-            self._sealed_messages = (self.index_changes, sum(entry.end for entry in self.sealed.values()))
-        return self._sealed_messages[1] + sum(ends[name] for name in living)
+        return self.index.message_count() + sum(ends[name] for name in living)
 
     def quarantine(self, error: CorruptDocument, problems: LeaderProblems) -> None:
         """A document of the topic cannot be read. It is left in place, and read again and again."""

@@ -32,6 +32,7 @@ from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import age_of_removal, delete_files, read_consistent, remove_expired
 from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
 from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.index_copy import IndexCopy
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.problems import LeaderProblems
@@ -339,19 +340,19 @@ class SupersededHistory:
             problems=LeaderProblems(),
             is_held=lambda store, topic, retry_policy: False,
         )
-        managed = ManagedTopic(DesiredTopic(name=NAME, spec=self.topic.spec), self.topic, index_read=True)
+        managed = ManagedTopic(DesiredTopic(name=NAME, spec=self.topic.spec), self.topic, index=IndexCopy(is_read=True))
         dice = Random(f"{self.world.seed} {process.name}")
         while True:
             await asyncio.sleep(dice.uniform(1.0, 3.0))
             try:
-                managed.merge_index(await pool.run(sealed_index.load, NAME, UID))
+                managed.index.merge(await pool.run(sealed_index.load, NAME, UID))
                 started = {(HOLDER.incarnation, segment_name(self.numbers))}
-                if plan_retention(self.topic.spec, list(managed.sealed.values()), [], now()).removals:
+                if plan_retention(self.topic.spec, list(managed.index.sealed.values()), [], now()).removals:
                     clocks, known = await clock.read(), await pool.run(read_consistent, self.topic)
                     await pool.run(remove_expired, self.topic, known, [], started, clocks, pool.retry_policy)
                 await collector.collect(managed, self.topic, self._hosted)
                 clocks = await clock.read()
-                removed = [it for it in managed.removed_segments.values() if it.files]
+                removed = [it for it in managed.index.removed_segments.values() if it.files]
                 if any(age_of_removal(it, clocks) >= CLEANUP.removed_files_grace_us for it in removed):
                     await pool.run(delete_files, self.topic, clocks, CLEANUP, pool.retry_policy)
                 if dice.random() < 0.2:

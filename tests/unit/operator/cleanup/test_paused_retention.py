@@ -10,6 +10,7 @@ from smq_core.model.entities import Topic, TopicSpec
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.trim import TrimRequest
 from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.index_copy import IndexCopy
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_storage.catalog import group_positions, sealed_index
 from smq_storage.catalog.group_positions import CommittedPositions
@@ -65,8 +66,8 @@ def make(
         at = virtual_time.EPOCH + seconds * SECOND
         entries.append(replace(sealed_entry(number, END, bytes=100), opened_at=at - SECOND, sealed_at=at))
     put_chain(store, topic, entries)
-    managed = ManagedTopic(DesiredTopic(name=NAME, spec=topic.spec), topic, index_read=True)
-    managed.merge_index(sealed_index.load(store, NAME, UID))
+    managed = ManagedTopic(DesiredTopic(name=NAME, spec=topic.spec), topic, index=IndexCopy(is_read=True))
+    managed.index.merge(sealed_index.load(store, NAME, UID))
     leader = LeaderInMemory(FakePlatform(), FakeFleet(store), store)
     leader.garbage_collector._groups = PausedGroups(leader, lambda: meanwhile(store))
     return leader, managed, topic

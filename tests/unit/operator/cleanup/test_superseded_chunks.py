@@ -24,6 +24,7 @@ from smq_operator.cleanup.superseded_chunks import (
     run_pass,
 )
 from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.index_copy import IndexCopy
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.problems import LeaderProblems
@@ -244,8 +245,10 @@ class Leader:
 
     def __init__(self, store: Store, topic: Topic, settings: CleanupSettings = SETTINGS) -> None:
         self.store, self.topic, self.time = CountingStore(store), topic, YEAR
-        self.managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
-        self.managed.merge_index(sealed_index.load(store, NAME, UID))
+        self.managed = ManagedTopic(
+            DesiredTopic(name=topic.name, spec=topic.spec), topic, index=IndexCopy(is_read=True)
+        )
+        self.managed.index.merge(sealed_index.load(store, NAME, UID))
         self.problems = LeaderProblems()
         self.hosted: set[str] = set()
         pool = StorePool(self.store, None, POLICY)
@@ -298,7 +301,7 @@ async def test_a_leader_that_starts_goes_on_by_what_the_index_says(store: Store,
 
 async def test_the_leader_records_what_the_index_names_and_not_what_it_knows(store: Store, topic: Topic) -> None:
     leader = Leader(store, topic)
-    leader.managed.file_lists_named({segment_name(): paths.file_list_name(segment_name(), 7, "old")})
+    leader.managed.index.name_file_lists({segment_name(): paths.file_list_name(segment_name(), 7, "old")})
     await leader.collect()
     record = record_of(store)
     assert record is not None and record.file_list == index_of(store)[0].file_list
@@ -398,7 +401,7 @@ async def test_a_problem_ends_with_the_file_list_that_had_it(store: Store, topic
     assert leader.problems.unreadable_documents()
     file_list, following = index_of(store)[0].file_list, paths.file_list_name(segment_name(), 2, "next")
     assert sealed_index.name_file_list(store, NAME, UID, segment_name(), file_list, following)
-    leader.managed.merge_index(sealed_index.load(store, NAME, UID))
+    leader.managed.index.merge(sealed_index.load(store, NAME, UID))
     await leader.collect(after=MINUTE)
     assert leader.problems.unreadable_documents() == []
 

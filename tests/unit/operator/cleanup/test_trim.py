@@ -124,7 +124,7 @@ async def test_the_leader_plans_a_trim_and_refuses_the_future() -> None:
         await leader.call(
             "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[first.name])
         )
-        await wait_until(lambda: count_of(managed) == 30 and first.name in managed.sealed, what="the roll")
+        await wait_until(lambda: count_of(managed) == 30 and first.name in managed.index.sealed, what="the roll")
         (successor,) = managed.layout.segments
         fleet.write(managed.layout.uid, successor, 1)  # which has read the seal of its predecessor then
         await wait_until(lambda: count_of(managed) == 31, what="the report")
@@ -134,7 +134,9 @@ async def test_the_leader_plans_a_trim_and_refuses_the_future() -> None:
                 "TrimTopic", admin_pb2.TrimTopicRequest(topic="t", before=virtual_time.now() + 61 * SECOND)
             )
         # Only a preview: what is removed depends on the age of the chunk in the store, which has no virtual time.
-        request = admin_pb2.TrimTopicRequest(topic="t", before=managed.sealed[first.name].sealed_at + 1, preview=True)
+        request = admin_pb2.TrimTopicRequest(
+            topic="t", before=managed.index.sealed[first.name].sealed_at + 1, preview=True
+        )
         reply = await leader.call("TrimTopic", request)
         assert isinstance(reply, admin_pb2.TrimTopicReply)
         assert [(it.segment, it.messages) for it in reply.removed] == [(first.name, 30)]

@@ -106,7 +106,9 @@ async def test_small_files_become_one_with_the_same_messages() -> None:
     (file,) = file_list_of(store).files
     assert paths.is_compacted(file.path)
     assert numbers(store.store, stored(store.store)) == list(range(END))
-    assert leader.managed.sealed[segment_name()] == index_of(store.store)[0], "clients get the name of the file list"
+    assert leader.managed.index.sealed[segment_name()] == index_of(store.store)[0], (
+        "clients get the name of the file list"
+    )
     assert (leader.merger.replaced_files, leader.merger.merged_files, leader.merger.failures) == (CHUNKS, 1, 0)
     assert leader.merger.waiting(leader.managed) == 0
     assert not leader.problems
@@ -274,7 +276,7 @@ async def test_of_two_leaders_at_once_one_wins_and_the_others_files_go_with_the_
     assert len(merged_objects(store)) == 2
     assert first.merger.merged_files + second.merger.merged_files == 1, "one of them has won"
     named = index_of(store.store)[0]
-    assert first.managed.sealed[segment_name()] == second.managed.sealed[segment_name()] == named
+    assert first.managed.index.sealed[segment_name()] == second.managed.index.sealed[segment_name()] == named
     assert numbers(store.store, stored(store.store)) == list(range(END))
     assert not first.problems
     assert not second.problems
@@ -361,7 +363,7 @@ async def test_a_chunk_that_is_gone_is_reported_while_the_index_has_its_segment(
     assert where == f"document {chunk(6)}"
     assert "is gone" in message
     remove(store)
-    leader.managed.merge_index(sealed_index.load(store.store, NAME, UID))
+    leader.managed.index.merge(sealed_index.load(store.store, NAME, UID))
     await leader.merge()
     assert not leader.problems, "retention has removed the segment"
 
@@ -432,8 +434,8 @@ async def test_a_merge_goes_on_while_superseded_chunks_of_its_segment_are_record
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
     leader.read_file_lists()
-    (entry,) = leader.managed.sealed.values()
+    (entry,) = leader.managed.index.sealed.values()
     record = SupersededChunks(entry.file_list, 1, 1)
-    when(store, "get", lambda: leader.managed.superseded_recorded([replace(entry, superseded=record)]))
+    when(store, "get", lambda: leader.managed.index.record_superseded([replace(entry, superseded=record)]))
     await leader.merger.run_pass()
     assert len(merged_objects(store)) == 1

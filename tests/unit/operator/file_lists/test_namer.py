@@ -11,6 +11,7 @@ from smq_core.file_lists.file_list import FileList
 from smq_core.model.entities import SealedSegment
 from smq_operator.file_lists.namer import FileListNamer
 from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.index_copy import IndexCopy
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
@@ -108,18 +109,18 @@ async def test_a_later_version_that_cannot_be_read_is_a_problem_until_it_is_rest
 async def test_a_segment_that_is_sealed_during_a_pass_gets_a_file_list_too() -> None:
     store = open_store("memory://")
     topic = make_topic(store, 1)
-    managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
-    managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
+    managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index=IndexCopy(is_read=True))
+    managed.index.merge(sealed_index.load(store, topic.name, topic.uid))
 
     class SealsMeanwhile(StorePool):
         """Another segment is sealed during the pass that names the file list of the first one."""
 
         async def run(self, call: Callable[..., Any], *given: Any) -> Any:
             found = await super().run(call, *given)
-            if found.named and len(managed.sealed) == 1:
+            if found.named and len(managed.index.sealed) == 1:
                 write_segment(store, topic, segment_name(1))
                 sealed_index.append(store, topic.name, topic.uid, [sealed_entry(1, END)])
-                managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
+                managed.index.merge(sealed_index.load(store, topic.name, topic.uid))
             return found
 
     namer = FileListNamer(

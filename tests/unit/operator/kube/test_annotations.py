@@ -125,7 +125,7 @@ async def test_an_annotation_is_reported_once_and_stays_until_it_is_done(key: st
         requested, done = await followed(leader, managed, NAME, key, value)
         assert "is requested" in requested.message and not requested.remove
         assert f"{NAME} was sealed as requested" in done.message and not done.rejected
-        await wait_until(lambda: NAME in managed.sealed and is_open(leader), what="the successors are open")
+        await wait_until(lambda: NAME in managed.index.sealed and is_open(leader), what="the successors are open")
 
 
 @virtual_time
@@ -135,7 +135,7 @@ async def test_a_merge_may_be_requested_of_either_and_without_numbers() -> None:
         assert handle_annotation(
             leader.parts.requests, managed, "t-8-16-1", P + "merge", "t-0-8-0"
         ) == AnnotationResult(remove=False)
-        await wait_until(lambda: "t-0-8-0" in managed.sealed and "t-8-16-1" in managed.sealed)
+        await wait_until(lambda: "t-0-8-0" in managed.index.sealed and "t-8-16-1" in managed.index.sealed)
         for name, other in (("t-0-8-0", "t-8-16"), ("t-8-16-1", "t-0-8-0")):
             answer = handle_annotation(leader.parts.requests, managed, name, P + "merge", other)
             assert answer.remove and not answer.rejected and "t-0-16-2" in answer.message
@@ -186,4 +186,4 @@ async def test_a_blocked_seal_continues_when_the_loss_is_accepted() -> None:
         )
         answers = await followed(leader, managed, NAME, "accept-loss", "true")
         assert [answer.rejected for answer in answers] == [False, False]
-        await wait_until(lambda: NAME in managed.sealed, "it is sealed from the filer")
+        await wait_until(lambda: NAME in managed.index.sealed, "it is sealed from the filer")

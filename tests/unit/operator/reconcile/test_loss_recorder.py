@@ -166,7 +166,7 @@ async def test_the_next_leader_records_what_the_one_before_could_not(monkeypatch
         await wait_until(lambda: "offsets 0 to at least 17" in second.condition(TOPIC, "DataLoss").message)
     third = loss.leader()
     async with running_leader(third):
-        await wait_until(lambda: TOPIC in third.topics and third.topics[TOPIC].index_read)
+        await wait_until(lambda: TOPIC in third.topics and third.topics[TOPIC].index.is_read)
         await third.report_all()
         await wait_until(lambda: third.tasks.idle)
         assert loss.lost == (0, 17) and not decisions(third)
@@ -193,7 +193,7 @@ async def test_a_broker_may_not_leave_before_its_loss_is_recorded(
             outcome = managed.reconciler.outcome if managed.reconciler is not None else None
             assert outcome is not None
             await wait_until(
-                lambda: outcome(loss.segment.name) is not None or loss.segment.name in managed.sealed,
+                lambda: outcome(loss.segment.name) is not None or loss.segment.name in managed.index.sealed,
                 what="it is sealed",
             )
             loss.write(7)
@@ -221,7 +221,7 @@ async def test_an_index_that_was_read_before_does_not_take_the_loss_back() -> No
         loss.write(7)
         loss.return_primary()
         await wait_until(lambda: decisions(leader), what="the loss is raised")
-        leader.topics[TOPIC].merge_index(older)
+        leader.topics[TOPIC].index.merge(older)
         assert leader.topics[TOPIC].sealed[loss.segment.name].lost == loss.entry.lost
 
 
@@ -229,11 +229,11 @@ async def test_an_index_that_was_read_before_does_not_take_the_loss_back() -> No
 async def test_a_leader_takes_in_what_another_one_recorded() -> None:
     async with accepted_loss() as (loss, leader):
         managed = leader.topics[TOPIC]
-        before = managed.index_changes
+        before = managed.index.changes
         sealed_index.raise_losses(loss.store, TOPIC, loss.uid, {loss.segment.name: 12})
-        managed.merge_index(sealed_index.load(loss.store, TOPIC, loss.uid))
-        assert managed.sealed[loss.segment.name].lost.stop == 12
-        assert managed.index_changes == before + 1, "so the change is announced"
+        managed.index.merge(sealed_index.load(loss.store, TOPIC, loss.uid))
+        assert managed.index.sealed[loss.segment.name].lost.stop == 12
+        assert managed.index.changes == before + 1, "so the change is announced"
 
 
 @virtual_time

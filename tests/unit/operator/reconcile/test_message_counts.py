@@ -54,7 +54,9 @@ async def test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero() 
 
     second.reports_paused = True
     async with running_leader(second):
-        await wait_until(lambda: second.topics.get("default/t") is not None and second.topics["default/t"].index_read)
+        await wait_until(
+            lambda: second.topics.get("default/t") is not None and second.topics["default/t"].index.is_read
+        )
         assert not (await listed(second)).HasField("messages"), "no broker has reported yet"
         second.reports_paused = False
         await wait_until(lambda: count_of(second.topics["default/t"]) == 34, what="the reports")
@@ -82,7 +84,7 @@ async def test_a_topic_that_takes_the_place_of_another_one_has_none_of_its_messa
         await leader.call(
             "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[first.name])
         )
-        await wait_until(lambda: count_of(managed) == 30 and first.name in managed.sealed, what="the roll")
+        await wait_until(lambda: count_of(managed) == 30 and first.name in managed.index.sealed, what="the roll")
 
         platform.topics["default/t"] = replace(platform.topics["default/t"], uid="another")
         await wait_until(lambda: managed.topic is not None and managed.topic.uid == "another", what="the other topic")

@@ -13,6 +13,7 @@ from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loss_recorder import LossRecorder
 from smq_operator.reconcile.topics import adoption
 from smq_operator.reconcile.topics.adoption import AdoptedTopic, adopt
+from smq_operator.reconcile.topics.index_copy import IndexCopy
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.store_pool import StorePool
@@ -63,14 +64,14 @@ async def test_a_loss_of_a_former_topic_of_the_name_is_none_of_the_next() -> Non
     """Both begin with a segment of the same name."""
     store = open_store("memory://")
     topic = make_topic(store, 1)
-    managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index_read=True)
-    managed.merge_index(sealed_index.load(store, topic.name, topic.uid))
+    managed = ManagedTopic(DesiredTopic(name=topic.name, spec=topic.spec), topic, index=IndexCopy(is_read=True))
+    managed.index.merge(sealed_index.load(store, topic.name, topic.uid))
     of_next: SealedSegment = sealed_entry(0, 3)
 
     class ReplacesMeanwhile(StorePool):
         async def run(self, call: Any, *given: Any) -> Any:
             found = await super().run(call, *given)
-            managed.topic, managed.sealed = replace(topic, uid="uid-2"), {of_next.name: of_next}
+            managed.topic, managed.index.sealed = replace(topic, uid="uid-2"), {of_next.name: of_next}
             return found
 
     decisions, tasks = DecisionLog(), TaskRunner()
@@ -87,4 +88,4 @@ async def test_a_loss_of_a_former_topic_of_the_name_is_none_of_the_next() -> Non
     await wait_until(lambda: tasks.idle)
     lost = sealed_index.read(store, topic.name, topic.uid)[0].lost
     assert lost is not None and lost.stop == END + 5
-    assert managed.sealed == {of_next.name: of_next} and not decisions.recent
+    assert managed.index.sealed == {of_next.name: of_next} and not decisions.recent
