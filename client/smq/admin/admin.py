@@ -363,7 +363,7 @@ class Admin:
 
     def authorities(self) -> AuthorityRotation:
         """What signs the certificates of this release, and what its processes trust. Raises PermissionDenied."""
-        return authority_rotation(self._leader.auth.ListAuthorities(Empty()))
+        return authority_rotation(self._leader.auth.ListAuthorities(auth_pb2.ListAuthoritiesRequest()))
 
     def rotate_authority(self) -> AuthorityRotation:
         """Introduces the authority that signs next, unless one is introduced already.
@@ -371,7 +371,7 @@ class Admin:
         The release goes on by itself: see ``authorities``. Raises InvalidRequest if the user gives the authority, and
         in an open release; PermissionDenied.
         """
-        return authority_rotation(self._leader.auth.RotateAuthority(Empty()))
+        return authority_rotation(self._leader.auth.RotateAuthority(auth_pb2.RotateAuthorityRequest()))
 
     def _plan(self, topic: str, action: str, segments: Sequence[str], boundaries: Iterable[int] = ()) -> None:
         name = self._topic(topic)

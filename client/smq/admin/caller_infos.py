@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from smq.admin.wire_times import time_of
-from smq_core.model.entities import SECOND
+from smq.admin.wire_times import instant_of, time_of
 from smq_proto.v1 import auth_pb2
 
 # The method of a release without security.
@@ -60,15 +59,11 @@ class AuthorityRotation:
 def authority_rotation(reply: auth_pb2.AuthorityList) -> AuthorityRotation:
     return AuthorityRotation(
         authorities=tuple(
-            AuthorityInfo(id=it.id, phase=it.phase, since=_time(it.since), expires_at=_time(it.expires_at))
+            AuthorityInfo(id=it.id, phase=it.phase, since=instant_of(it.since), expires_at=instant_of(it.expires_at))
             for it in reply.authorities
         ),
         waits_for=reply.waits_for,
     )
-
-
-def _time(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / SECOND, UTC)
 
 
 def caller_info(reply: auth_pb2.WhoAmIReply) -> CallerInfo:

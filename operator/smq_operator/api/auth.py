@@ -126,12 +126,12 @@ class AuthService:
         return auth_pb2.CheckAccessReply(allowed=True)
 
     @unary_handler
-    async def ListAuthorities(self, request: Empty) -> auth_pb2.AuthorityList:
+    async def ListAuthorities(self, request: auth_pb2.ListAuthoritiesRequest) -> auth_pb2.AuthorityList:
         security, _ = self._secured()
         return self._authorities(security.authorities)
 
     @unary_handler
-    async def RotateAuthority(self, request: Empty) -> auth_pb2.AuthorityList:
+    async def RotateAuthority(self, request: auth_pb2.RotateAuthorityRequest) -> auth_pb2.AuthorityList:
         security, _ = self._secured()
         await security.authorities.rotate()
         return self._authorities(security.authorities)

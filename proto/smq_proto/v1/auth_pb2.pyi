@@ -80,6 +80,14 @@ class CheckAccessReply(_message.Message):
     reason: str
     def __init__(self, allowed: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class ListAuthoritiesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RotateAuthorityRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class AuthorityList(_message.Message):
     __slots__ = ("authorities", "waits_for")
     class Authority(_message.Message):

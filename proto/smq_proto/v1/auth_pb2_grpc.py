@@ -57,12 +57,12 @@ class AuthStub:
                 _registered_method=True)
         self.ListAuthorities = channel.unary_unary(
                 '/smq.v1.Auth/ListAuthorities',
-                request_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                request_serializer=smq_dot_v1_dot_auth__pb2.ListAuthoritiesRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
                 _registered_method=True)
         self.RotateAuthority = channel.unary_unary(
                 '/smq.v1.Auth/RotateAuthority',
-                request_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                request_serializer=smq_dot_v1_dot_auth__pb2.RotateAuthorityRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
                 _registered_method=True)
 
@@ -135,12 +135,12 @@ def add_AuthServicer_to_server(servicer, server):
             ),
             'ListAuthorities': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuthorities,
-                    request_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                    request_deserializer=smq_dot_v1_dot_auth__pb2.ListAuthoritiesRequest.FromString,
                     response_serializer=smq_dot_v1_dot_auth__pb2.AuthorityList.SerializeToString,
             ),
             'RotateAuthority': grpc.unary_unary_rpc_method_handler(
                     servicer.RotateAuthority,
-                    request_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                    request_deserializer=smq_dot_v1_dot_auth__pb2.RotateAuthorityRequest.FromString,
                     response_serializer=smq_dot_v1_dot_auth__pb2.AuthorityList.SerializeToString,
             ),
     }
@@ -277,7 +277,7 @@ class Auth:
             request,
             target,
             '/smq.v1.Auth/ListAuthorities',
-            google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            smq_dot_v1_dot_auth__pb2.ListAuthoritiesRequest.SerializeToString,
             smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
             options,
             channel_credentials,
@@ -304,7 +304,7 @@ class Auth:
             request,
             target,
             '/smq.v1.Auth/RotateAuthority',
-            google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            smq_dot_v1_dot_auth__pb2.RotateAuthorityRequest.SerializeToString,
             smq_dot_v1_dot_auth__pb2.AuthorityList.FromString,
             options,
             channel_credentials,

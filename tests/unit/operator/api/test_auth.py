@@ -183,12 +183,12 @@ async def test_an_open_release_says_that_it_is_open() -> None:
 async def test_authorities_are_shown_and_rotated_at_once(tmp_path: Path) -> None:
     async with auth_api(tmp_path) as api:
         before = await api.call("Auth.Login", auth_pb2.LoginRequest(incarnation="i1"), api.tokens.issue("i1"))
-        shown = await api.call("Auth.ListAuthorities", Empty(), api.admin)
+        shown = await api.call("Auth.ListAuthorities", auth_pb2.ListAuthoritiesRequest(), api.admin)
         assert [it.phase for it in shown.authorities] == ["signing"] and shown.waits_for == ""
         for token in (api.add_token("bob"), api.tokens.issue("i1")):
             with pytest.raises(PermissionDenied):
-                await api.call("Auth.RotateAuthority", Empty(), token)
-        rotated = await api.call("Auth.RotateAuthority", Empty(), api.admin)
+                await api.call("Auth.RotateAuthority", auth_pb2.RotateAuthorityRequest(), token)
+        rotated = await api.call("Auth.RotateAuthority", auth_pb2.RotateAuthorityRequest(), api.admin)
         assert [it.phase for it in rotated.authorities] == ["signing", "introduced"]
         assert rotated.waits_for.endswith("yet: b1")
         after = await api.call("Auth.Login", auth_pb2.LoginRequest(incarnation="i1"), api.tokens.issue("i1"))

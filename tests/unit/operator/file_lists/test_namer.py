@@ -56,7 +56,7 @@ class OneTopic:
 
 def named(leader: LeaderInMemory) -> str:
     """The file list that the index names, as this leader has read it."""
-    entry = leader.topics[TOPIC].sealed.get(NAME) if TOPIC in leader.topics else None
+    entry = leader.topics[TOPIC].index.sealed.get(NAME) if TOPIC in leader.topics else None
     return entry.file_list if entry is not None else ""
 
 

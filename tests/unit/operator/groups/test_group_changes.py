@@ -106,7 +106,7 @@ class GroupBench:
     async def roll(self) -> None:
         request = admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[self.segment])
         await self.leader.call("ChangeSegments", request)
-        await wait_until(lambda: self.segment in self.leader.topics[TOPIC].sealed)
+        await wait_until(lambda: self.segment in self.leader.topics[TOPIC].index.sealed)
 
     def stored(self) -> dict[str, int] | None:
         found, _ = group_positions.read_positions(self.store, TOPIC, self.uid, GROUP)
@@ -350,7 +350,7 @@ async def test_a_commit_beyond_the_end_of_a_sealed_segment_shows_no_loss() -> No
         with pytest.raises(RpcAborted, match="ends at 10"):
             await bench.commit(joined.generation + 1000, 11)
         await asyncio.sleep(5)
-        assert bench.leader.topics[TOPIC].sealed[bench.segment].lost is None
+        assert bench.leader.topics[TOPIC].index.sealed[bench.segment].lost is None
 
 
 @virtual_time

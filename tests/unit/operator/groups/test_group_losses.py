@@ -67,8 +67,8 @@ class WholeCluster:
         await wait_until(
             lambda: (
                 TOPIC in leader.topics
-                and self.segment in leader.topics[TOPIC].sealed
-                and leader.topics[TOPIC].sealed[self.segment].lost == lost
+                and self.segment in leader.topics[TOPIC].index.sealed
+                and leader.topics[TOPIC].index.sealed[self.segment].lost == lost
             ),
             what=f"{lost} at the leader",
         )
@@ -209,7 +209,7 @@ async def test_what_a_group_has_read_of_a_segment_that_was_removed_is_not_lost()
     positions = {removed.name: 3}
 
     async def ready_topic(topic: str) -> Any:
-        return SimpleNamespace(removed_segments={removed.name: removed})
+        return SimpleNamespace(index=SimpleNamespace(removed_segments={removed.name: removed}))
 
     served = SimpleNamespace(committed_at=6, group=SimpleNamespace(positions=positions))
     groups: Any = SimpleNamespace(ready_topic=ready_topic, loaded_with_dag=lambda *_: served)

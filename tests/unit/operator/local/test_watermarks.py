@@ -83,7 +83,7 @@ async def test_what_was_sealed_before_the_machine_ended_is_no_loss(tmp_path: Pat
         await first.call(
             "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[segment])
         )
-        await wait_until(lambda: segment in first.topics[TOPIC].sealed, "the segment is sealed with its messages")
+        await wait_until(lambda: segment in first.topics[TOPIC].index.sealed, "the segment is sealed with its messages")
     machine.end_brokers()
     machine.start_brokers()
     second = machine.leader()

@@ -222,7 +222,7 @@ async def test_an_index_that_was_read_before_does_not_take_the_loss_back() -> No
         loss.return_primary()
         await wait_until(lambda: decisions(leader), what="the loss is raised")
         leader.topics[TOPIC].index.merge(older)
-        assert leader.topics[TOPIC].sealed[loss.segment.name].lost == loss.entry.lost
+        assert leader.topics[TOPIC].index.sealed[loss.segment.name].lost == loss.entry.lost
 
 
 @virtual_time

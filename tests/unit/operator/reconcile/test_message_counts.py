@@ -48,7 +48,7 @@ async def test_sealed_and_living_segments_are_counted_and_unknown_is_not_zero() 
         await first.call(
             "ChangeSegments", admin_pb2.ChangeSegmentsRequest(topic="t", action="ROLL", segments=[left.name])
         )
-        await wait_until(lambda: left.name in first.topics["default/t"].sealed, what="the seal")
+        await wait_until(lambda: left.name in first.topics["default/t"].index.sealed, what="the seal")
         await wait_until(lambda: count_of(first.topics["default/t"]) == 34, what="the successor's report")
         assert left.name not in (await listed(first)).ends
 
@@ -104,7 +104,7 @@ def _check_a_sealed_segment_in_the_layout(managed: ManagedTopic, segment: Segmen
     )
     seen.reconciler = reconciler
     assert seen.readable_ends()[segment.name] == 25 and count_of(seen) == 29
-    seen.sealed, seen.index_changes = {segment.name: sealed(segment, outcome)}, seen.index_changes + 1
+    seen.index.sealed, seen.index.changes = {segment.name: sealed(segment, outcome)}, seen.index.changes + 1
     assert count_of(seen) == 29
 
 

@@ -68,7 +68,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
             access=AccessControl(None, None, audit),  # type: ignore[arg-type]
         )
         text = exposed(leader, security)
-        leader.topics["default/t"].index_read = False
+        leader.topics["default/t"].index.is_read = False
         unknown = exposed(leader)
     served = set(re.findall(r"^(smq_\w+)(?:\{| )", text, re.MULTILINE))
     documented = set(re.findall(r"^\| `(smq_\w+)`", DOCS.read_text().split("## Leader")[1], re.MULTILINE))
