@@ -173,22 +173,27 @@ class KubePlatform:
             ) from error
 
     async def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
+        while not await self._try_change_spec(topic, before, patch):
+            pass  # somebody wrote its status or its metadata in between
+
+    async def _try_change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> bool:
+        """Whether the resource was still the one that was read. Raises Conflict if its spec is not ``before``."""
         namespace, _, name = topic.rpartition("/")
-        changed = Conflict(f"the spec of {topic} was changed meanwhile: look at it and try again")
         try:
             old = await self._api.find(TOPICS, name, namespace)
             if old is None:
                 raise UnknownTopic(f"there is no topic {topic}")
             if (await _parsed(old)).spec != before:
-                raise changed
+                raise Conflict(f"the spec of {topic} was changed meanwhile: look at it and try again")
             change = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "spec": dict(patch)}
             self._cache.put(TOPICS, await self._api.patch(TOPICS, name, namespace, change))
         except NotFound:
             raise UnknownTopic(f"there is no topic {topic}") from None
         except ResourceConflict:
-            raise changed from None
+            return False
         except KubeError as error:
             raise _to_smq_error(error, f"topic {topic}", "kubectl edit topic") from error
+        return True
 
     # ---- brokers
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
+from smq_broker.producers.claims import MAX_FULL_ID_CHARACTERS
 from smq_core.errors import (
     InvalidRequest,
     MessageTooLarge,
@@ -269,7 +270,7 @@ def test_strangers_cannot_fill_the_log(own_broker: BrokerProcess):
     assert written.count("unknown action") == 1 and len(written) < 50_000 and "\\u001b" not in written
 
 
-@pytest.mark.parametrize("name", ["\x1b[2J", "p" * 257])
+@pytest.mark.parametrize("name", ["\x1b[2J", "p" * (MAX_FULL_ID_CHARACTERS + 1)])
 def test_names_of_producers_are_printable_and_short(
     broker: BrokerProcess, topic: Topic, segment: Segment, name: str
 ) -> None:

@@ -84,7 +84,7 @@ class InterruptedWrites:
             return False
         segments = run.layout.segments
         brokers = {r.incarnation for s in segments for r in s.replicas}
-        changed = bool(run.sealed) or self.story == "failover"
+        changed = bool(run.index.sealed) or self.story == "failover"
         return (
             changed
             and len(segments) == ENDS_WITH[self.story]
