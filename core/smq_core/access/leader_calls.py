@@ -55,11 +55,13 @@ class LeaderCall:
     """``is_audited``: the call changes something that other callers see, so the log says who made it.
 
     ``is_repeated``: clients repeat it as long as they run, so that it may rely on older answers about their rights.
+    ``is_of_brokers``: nobody else makes it.
     """
 
     needs: Callable[[CallSubject], CallNeeds]
     is_audited: bool = False
     is_repeated: bool = False
+    is_of_brokers: bool = False
 
 
 def _rights(*rights: Right, audited: bool = False) -> LeaderCall:
@@ -130,7 +132,7 @@ LEADER_CALLS: Mapping[str, LeaderCall] = {
     "Admin.ListBrokers": _brokers("list", brokers_too=True),
     "Admin.DrainBroker": _brokers("update", audited=True),
     "Admin.UndrainBroker": _brokers("update", audited=True),
-    "Brokers.Report": LeaderCall(_report),
+    "Brokers.Report": LeaderCall(_report, is_of_brokers=True),
     # These look at the caller themselves: what it gets is its own.
     "Auth.Login": LeaderCall(lambda _: CallNeeds(brokers_too=True), is_audited=True),
     "Auth.GetGrants": _ANYBODY,

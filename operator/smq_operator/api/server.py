@@ -18,6 +18,7 @@ from smq_operator.api.auth import AuthService
 from smq_operator.api.brokers import BrokerService
 from smq_operator.api.groups import GroupService
 from smq_operator.api.publishes import PublishService
+from smq_operator.api.request_sizes import MAX_REPORT_BYTES, RequestSizes
 from smq_operator.api.topics import TopicService
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.settings import host_port
@@ -38,7 +39,7 @@ _OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.max_concurrent_streams", 10_000),
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    ("grpc.max_receive_message_length", MAX_REPORT_BYTES),
 ]
 
 
@@ -96,7 +97,8 @@ class GrpcServer:
         self, listen: str, checks: AccessInterceptor | None = None, credentials: grpc.ServerCredentials | None = None
     ) -> None:
         host, port = host_port(listen)
-        self._server = grpc.aio.server(options=_OPTIONS, interceptors=[checks] if checks is not None else [])
+        interceptors = [RequestSizes(), *([checks] if checks is not None else [])]
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=interceptors)
         self._running = False
         try:
             if credentials is None:

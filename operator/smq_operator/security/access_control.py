@@ -44,10 +44,18 @@ class AccessControl:
         """Who has the token in the metadata of a call. Raises Unauthenticated, Unavailable.
 
         What changes something for others, and a login, need an answer of the last minute.
+        Raises PermissionDenied for a call of brokers by anybody else: its request may be larger than others.
         """
         entry = LEADER_CALLS.get(call)
         tokens = self.tokens if entry is None or entry.is_audited else self.idle.tokens
-        return await tokens.verify(bearer_token(metadata))
+        caller = await tokens.verify(bearer_token(metadata))
+        if entry is not None and entry.is_of_brokers and not caller.is_broker:
+            raise PermissionDenied(
+                f"{caller.identity} may not call {call}: only a broker may, with the token of its own process",
+                identity=caller.identity,
+                access=call,
+            )
+        return caller
 
     async def authorize(self, caller: Caller, call: str, subject: CallSubject, peer: str) -> bool:
         """Returns False if the caller gets only what is in namespaces that it may list. Raises PermissionDenied."""
@@ -118,10 +126,12 @@ class AccessControl:
         )
         return PermissionDenied(message, identity=caller.identity, access=access)
 
-    def record_unknown(self, error: Unauthenticated, call: str, has_token: bool, peer: str) -> None:
-        """Records a caller that nobody knows."""
-        reason = DenialReason.INVALID_TOKEN if has_token else DenialReason.NO_TOKEN
-        self.audit.record_denial(reason, identity="", access=call, peer=peer, message=error.message)
+    def record_refused(self, error: Unauthenticated | PermissionDenied, call: str, has_token: bool, peer: str) -> None:
+        """Records a caller that ``authenticate`` refuses."""
+        reason, identity = DenialReason.INVALID_TOKEN if has_token else DenialReason.NO_TOKEN, ""
+        if isinstance(error, PermissionDenied):
+            reason, identity = DenialReason.FORBIDDEN, error.identity
+        self.audit.record_denial(reason, identity=identity, access=call, peer=peer, message=error.message)
 
 
 def denial_text(caller: Caller, access: Access, decision: AccessDecision) -> str:

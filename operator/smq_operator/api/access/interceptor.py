@@ -1,7 +1,7 @@
 """Checks each call before its handler runs: who makes it, and whether it may.
 
-A caller that nobody knows is refused before its request is received. A stream is checked again while it runs, because
-a token or a right may be gone by then.
+A caller that nobody knows is refused before its request is received, and so is one that reports and is no broker. A
+stream is checked again while it runs, because a token or a right may be gone by then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import Message
 
 from smq_core.access.leader_calls import LEADER_CALLS, CallSubject
-from smq_core.errors import Unauthenticated
+from smq_core.errors import PermissionDenied, Unauthenticated
 from smq_operator.api.access.call_subjects import subject_of
 from smq_operator.api.access.visible_topics import visible_topics
 from smq_operator.api.rpc_errors import Context, abort_with
@@ -77,8 +77,8 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
         """Ends the call without its request: only a handler of streams can do that."""
 
         async def refuse(_: object, context: Context[Any, Any]) -> None:
-            if isinstance(error, Unauthenticated):
-                self._access.record_unknown(error, call, has_token(metadata), self._peer(context))
+            if isinstance(error, Unauthenticated | PermissionDenied):
+                self._access.record_refused(error, call, has_token(metadata), self._peer(context))
             await abort_with(context, error)
 
         return grpc.stream_stream_rpc_method_handler(refuse)
@@ -133,7 +133,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
         try:
             caller = await self._access.authenticate(metadata, call)
         except Unauthenticated as error:
-            self._access.record_unknown(error, call, True, self._peer(context))
+            self._access.record_refused(error, call, True, self._peer(context))
             raise
         await self._authorize(call, caller, request, context)
 
