@@ -15,7 +15,7 @@ from smq_core.access.leader_calls import CallSubject
 from smq_core.access.peers import Peer, Role, broker_server_name
 from smq_core.access.policy import TOPIC_VERBS
 from smq_core.access.rights import Access, Right, group_rights, topic_right, topic_verb
-from smq_core.errors import InvalidRequest, PermissionDenied, Unauthenticated, Unavailable
+from smq_core.errors import InvalidRequest, Unauthenticated, Unavailable
 from smq_core.model.entities import SECOND
 from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -49,10 +49,10 @@ class AuthService:
         if caller.is_broker != bool(request.incarnation) or (
             caller.is_broker and not caller.proves(request.incarnation)
         ):
-            raise PermissionDenied(
-                f"{caller.identity} cannot log in as {request.incarnation or 'a client'}: that needs another token",
-                identity=caller.identity,
+            message = (
+                f"{caller.identity} cannot log in as {request.incarnation or 'a client'}: that needs another token"
             )
+            raise security.access.rejection(caller, "Auth.Login", message)
         now, authorities = self.clock() / SECOND, security.authorities
         lives, authority, release = authorities.lives, authorities.signing, authorities.known.release
         if caller.is_broker:
@@ -76,7 +76,7 @@ class AuthService:
         decisions = await access.rights_when_idle(caller, topic)
         rights = [right for right, decision in decisions.items() if decision.allowed]
         if not rights:
-            raise access.denial(caller, topic_right(Right.CONSUME, topic), decisions[Right.CONSUME], "")
+            raise access.denial(caller, topic_right(Right.CONSUME, topic), decisions[Right.CONSUME])
         oldest_seconds = max(decisions[right].age_seconds for right in rights)
         managed = self.topics.topic(topic)  # after the check: nobody learns which topics there are
         if managed.topic is None:

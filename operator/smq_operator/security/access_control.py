@@ -9,7 +9,7 @@ from smq_core.access.leader_calls import LEADER_CALLS, CallNeeds, CallSubject
 from smq_core.access.rights import Access, Right, topic_right
 from smq_core.errors import PermissionDenied, Unauthenticated
 from smq_operator.security.audit import AccessAudit, DenialReason
-from smq_operator.security.callers import AccessDecision, Authorizer, Caller, TokenVerifier
+from smq_operator.security.callers import AccessDecision, Authorizer, Caller, TokenVerifier, current_peer
 
 METADATA_KEY = "authorization"
 SCHEME = "bearer "
@@ -27,7 +27,7 @@ class IdleChecks:
 
 
 class AccessControl:
-    """Every denial goes through here, and is recorded. ``peer`` is where a call comes from, for the log.
+    """Every denial goes through here, and is recorded with where its call comes from (``current_peer``).
 
     ``idle`` is None where an answer costs nothing.
     """
@@ -57,30 +57,30 @@ class AccessControl:
             )
         return caller
 
-    async def authorize(self, caller: Caller, call: str, subject: CallSubject, peer: str) -> bool:
+    async def authorize(self, caller: Caller, call: str, subject: CallSubject) -> bool:
         """Returns False if the caller gets only what is in namespaces that it may list. Raises PermissionDenied."""
         entry = LEADER_CALLS.get(call)
         if entry is None:
-            raise self._denied(caller, call, f"nobody may call {call}", peer)
+            raise self.rejection(caller, call, f"nobody may call {call}")
         needs = entry.needs(subject)
         if needs.incarnation is not None or caller.is_broker:
-            self._check_broker(caller, call, needs, peer)
+            self._check_broker(caller, call, needs)
             return True
         for alternatives in needs.all_of:
             decision = await self.any_of(caller, alternatives, repeated=entry.is_repeated)
             if not decision.allowed and needs.lists_namespaces:
                 return False
             if not decision.allowed:
-                raise self.denial(caller, alternatives[0], decision, peer)
+                raise self.denial(caller, alternatives[0], decision)
         return True
 
-    def _check_broker(self, caller: Caller, call: str, needs: CallNeeds, peer: str) -> None:
+    def _check_broker(self, caller: Caller, call: str, needs: CallNeeds) -> None:
         if needs.incarnation is None:
             if not needs.brokers_too:
-                raise self._denied(caller, call, f"{call} is for clients, and this is the token of a broker", peer)
+                raise self.rejection(caller, call, f"{call} is for clients, and this is the token of a broker")
         elif not caller.proves(needs.incarnation):
             why = f"{call} about {needs.incarnation or 'no incarnation'} needs the token of that broker"
-            raise self._denied(caller, call, why, peer)
+            raise self.rejection(caller, call, why)
 
     async def any_of(self, caller: Caller, alternatives: Sequence[Access], *, repeated: bool = False) -> AccessDecision:
         """Whether the caller has one of these rights; if not, the reason why it lacks the first.
@@ -116,22 +116,23 @@ class AccessControl:
                 break
         return found
 
-    def denial(self, caller: Caller, access: Access, decision: AccessDecision, peer: str) -> PermissionDenied:
+    def denial(self, caller: Caller, access: Access, decision: AccessDecision) -> PermissionDenied:
         """The error of a caller that lacks a right. It is recorded."""
-        return self._denied(caller, str(access), denial_text(caller, access, decision), peer)
+        return self.rejection(caller, str(access), denial_text(caller, access, decision))
 
-    def _denied(self, caller: Caller, access: str, message: str, peer: str) -> PermissionDenied:
+    def rejection(self, caller: Caller, access: str, message: str) -> PermissionDenied:
+        """The error of a caller that may not do this, with any right. It is recorded."""
         self.audit.record_denial(
-            DenialReason.FORBIDDEN, identity=caller.identity, access=access, peer=peer, message=message
+            DenialReason.FORBIDDEN, identity=caller.identity, access=access, peer=current_peer(), message=message
         )
         return PermissionDenied(message, identity=caller.identity, access=access)
 
-    def record_refused(self, error: Unauthenticated | PermissionDenied, call: str, has_token: bool, peer: str) -> None:
+    def record_refused(self, error: Unauthenticated | PermissionDenied, call: str, has_token: bool) -> None:
         """Records a caller that ``authenticate`` refuses."""
         reason, identity = DenialReason.INVALID_TOKEN if has_token else DenialReason.NO_TOKEN, ""
         if isinstance(error, PermissionDenied):
             reason, identity = DenialReason.FORBIDDEN, error.identity
-        self.audit.record_denial(reason, identity=identity, access=call, peer=peer, message=error.message)
+        self.audit.record_denial(reason, identity=identity, access=call, peer=current_peer(), message=error.message)
 
 
 def denial_text(caller: Caller, access: Access, decision: AccessDecision) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from smq_core.access.leader_calls import CallSubject
 from smq_operator.security.access_control import AccessControl, has_token
-from smq_operator.security.callers import Caller
+from smq_operator.security.callers import Caller, current_peer
 
 # Whoever calls in clear text without a token. Handlers see no caller at all, as in a release without security.
 ANONYMOUS = Caller(identity="anonymous", method="Open")
@@ -21,8 +21,8 @@ class AnonymousAccess(AccessControl):
     async def authenticate(self, metadata: Sequence[tuple[str, str | bytes]], call: str) -> Caller:
         return await super().authenticate(metadata, call) if has_token(metadata) else ANONYMOUS
 
-    async def authorize(self, caller: Caller, call: str, subject: CallSubject, peer: str) -> bool:
+    async def authorize(self, caller: Caller, call: str, subject: CallSubject) -> bool:
         if caller is not ANONYMOUS:
-            return await super().authorize(caller, call, subject, peer)
-        self.audit.record_open_call(call, peer)
+            return await super().authorize(caller, call, subject)
+        self.audit.record_open_call(call, current_peer())
         return True

@@ -63,6 +63,7 @@ class Authorizer(Protocol):
 
 
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+_peer: ContextVar[str] = ContextVar("peer", default="")
 
 
 def current_caller() -> Caller | None:
@@ -70,6 +71,12 @@ def current_caller() -> Caller | None:
     return _caller.get()
 
 
-def set_current_caller(caller: Caller) -> None:
+def current_peer() -> str:
+    """Where the call that is handled now comes from, for the log."""
+    return _peer.get()
+
+
+def set_current_call(caller: Caller | None, peer: str) -> None:
     """For the rest of this call, which is a separate task."""
     _caller.set(caller)
+    _peer.set(peer)

@@ -22,7 +22,7 @@ from smq_operator.api.rpc_errors import Context, abort_with
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.security.access_control import AccessControl, has_token
 from smq_operator.security.anonymous_access import ANONYMOUS
-from smq_operator.security.callers import Caller, set_current_caller
+from smq_operator.security.callers import Caller, current_peer, set_current_call
 from smq_proto.v1 import admin_pb2
 
 # The longest that a stream goes on after its caller has lost the right to it.
@@ -77,19 +77,19 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
         """Ends the call without its request: only a handler of streams can do that."""
 
         async def refuse(_: object, context: Context[Any, Any]) -> None:
+            self._begin(None, context)
             if isinstance(error, Unauthenticated | PermissionDenied):
-                self._access.record_refused(error, call, has_token(metadata), self._peer(context))
+                self._access.record_refused(error, call, has_token(metadata))
             await abort_with(context, error)
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 
     def _unary(self, call: str, caller: Caller, handler: Any) -> Any:
         async def checked(request: Message, context: Context[Any, Any]) -> Any:
-            if caller is not ANONYMOUS:
-                set_current_caller(caller)
+            self._begin(caller, context)
             subject, outcome = CallSubject(), "CANCELLED"
             try:
-                subject, sees_all = await self._authorize(call, caller, request, context)
+                subject, sees_all = await self._authorize(call, caller, request)
                 try:
                     reply = await handler(request, context)
                     outcome = "OK"
@@ -98,10 +98,10 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
                     raise
                 finally:
                     if LEADER_CALLS[call].is_audited:
-                        self._record(call, caller, subject, context, outcome)
+                        self._record(call, caller, subject, outcome)
                 if not sees_all:
                     assert isinstance(reply, admin_pb2.TopicList)
-                    reply = await visible_topics(reply, caller, self._access, self._peer(context))
+                    reply = await visible_topics(reply, caller, self._access)
                 return reply
             except grpc.aio.AbortError:
                 raise
@@ -112,12 +112,11 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
 
     def _stream(self, call: str, caller: Caller, metadata: Metadata, handler: Any) -> Any:
         async def checked(request: Message, context: Context[Any, Any]) -> AsyncIterator[Any]:
-            if caller is not ANONYMOUS:
-                set_current_caller(caller)
+            self._begin(caller, context)
             try:
-                await self._authorize(call, caller, request, context)
+                await self._authorize(call, caller, request)
                 checked_replies = _with_checks(
-                    handler(request, context), lambda: self._check_again(call, metadata, request, context)
+                    handler(request, context), lambda: self._check_again(call, metadata, request)
                 )
                 async with aclosing(checked_replies):
                     async for reply in checked_replies:
@@ -129,31 +128,28 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
 
         return checked
 
-    async def _check_again(self, call: str, metadata: Metadata, request: Message, context: Context[Any, Any]) -> None:
+    async def _check_again(self, call: str, metadata: Metadata, request: Message) -> None:
         try:
             caller = await self._access.authenticate(metadata, call)
         except Unauthenticated as error:
-            self._access.record_refused(error, call, True, self._peer(context))
+            self._access.record_refused(error, call, True)
             raise
-        await self._authorize(call, caller, request, context)
+        await self._authorize(call, caller, request)
 
-    async def _authorize(
-        self, call: str, caller: Caller, request: Message, context: Context[Any, Any]
-    ) -> tuple[CallSubject, bool]:
+    async def _authorize(self, call: str, caller: Caller, request: Message) -> tuple[CallSubject, bool]:
         """What the call is about, and whether the caller sees all of the reply. Raises PermissionDenied."""
         subject = await subject_of(request, self._topics())
-        return subject, await self._access.authorize(caller, call, subject, self._peer(context))
+        return subject, await self._access.authorize(caller, call, subject)
 
-    def _record(
-        self, call: str, caller: Caller, subject: CallSubject, context: Context[Any, Any], outcome: str
-    ) -> None:
+    def _record(self, call: str, caller: Caller, subject: CallSubject, outcome: str) -> None:
         about = subject.topic or subject.incarnation
         self._access.audit.record_call(
-            call, identity=caller.identity, about=about, peer=self._peer(context), outcome=outcome
+            call, identity=caller.identity, about=about, peer=current_peer(), outcome=outcome
         )
 
-    def _peer(self, context: Context[Any, Any]) -> str:
-        return self._client_of(context.peer())
+    def _begin(self, caller: Caller | None, context: Context[Any, Any]) -> None:
+        """Who makes this call, and from where. Handlers see nobody behind a call in clear text without a token."""
+        set_current_call(caller if caller is not ANONYMOUS else None, self._client_of(context.peer()))
 
 
 async def _with_checks(

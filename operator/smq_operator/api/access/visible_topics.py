@@ -8,9 +8,7 @@ from smq_operator.security.callers import AccessDecision, Caller
 from smq_proto.v1 import admin_pb2
 
 
-async def visible_topics(
-    listed: admin_pb2.TopicList, caller: Caller, access: AccessControl, peer: str
-) -> admin_pb2.TopicList:
+async def visible_topics(listed: admin_pb2.TopicList, caller: Caller, access: AccessControl) -> admin_pb2.TopicList:
     """The topics of namespaces that the caller may list. Problems may name others, so they are left out.
 
     Raises PermissionDenied if it may list no namespace that has topics.
@@ -20,7 +18,7 @@ async def visible_topics(
         if (namespace := _namespace(topic)) not in allowed:
             allowed[namespace] = await access.any_of(caller, [list_namespace(namespace)])
     if allowed and not any(decision.allowed for decision in allowed.values()):
-        raise access.denial(caller, list_namespace(""), next(iter(allowed.values())), peer)
+        raise access.denial(caller, list_namespace(""), next(iter(allowed.values())))
     return admin_pb2.TopicList(topics=[topic for topic in listed.topics if allowed[_namespace(topic)].allowed])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import structlog
 from cryptography import x509
 from google.protobuf.empty_pb2 import Empty
 
@@ -20,6 +21,7 @@ from smq_operator.api import auth
 from smq_operator.api.auth import AuthService
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.security.access_control import IdleChecks
+from smq_operator.security.audit import DenialReason
 from smq_operator.security.callers import AccessDecision, Caller
 from smq_proto.signed_grants import GrantVerifier
 from smq_proto.v1 import auth_pb2
@@ -80,6 +82,22 @@ async def test_nobody_logs_in_as_somebody_else(tmp_path: Path) -> None:
         for token, incarnation in ((api.admin, "i1"), (broker, "i2"), (broker, "")):
             with pytest.raises(PermissionDenied):
                 await api.call("Auth.Login", auth_pb2.LoginRequest(incarnation=incarnation), token)
+
+
+async def test_a_denied_login_or_grant_is_recorded_with_where_it_comes_from(tmp_path: Path) -> None:
+    async with auth_api(tmp_path) as api:
+        bob = api.add_token("bob")
+        with structlog.testing.capture_logs() as logs:
+            for call, request in (
+                ("Auth.Login", auth_pb2.LoginRequest(incarnation="i1")),
+                ("Auth.GetGrants", auth_pb2.GetGrantsRequest(topic="travel/flights")),
+            ):
+                with pytest.raises(PermissionDenied):
+                    await api.call(call, request, bob)
+        denied = [entry for entry in logs if entry["event"] == "access.denied"]
+        assert [entry["identity"] for entry in denied] == ["bob", "bob"]
+        assert all(entry["peer"].startswith(("ipv4:127.0.0.1:", "ipv6:")) for entry in denied), denied
+        assert api.security.access.audit.denied == {DenialReason.FORBIDDEN: 2}
 
 
 async def test_grants_are_the_rights_that_the_caller_has(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_operator.security.access_control import AccessControl
 from smq_operator.security.audit import AccessAudit
-from smq_operator.security.callers import AccessDecision, Caller, set_current_caller
+from smq_operator.security.callers import AccessDecision, Caller, set_current_call
 from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -166,7 +166,7 @@ async def test_an_app_is_taken_over_by_its_identity_or_by_an_administrator() -> 
     service = Service(AccessControl(verifier, Policy(), AccessAudit(lambda: 0.0)))
 
     async def claim_as(identity: str, owner: str) -> None:
-        set_current_caller(Caller(identity=identity, method="test"))
+        set_current_call(Caller(identity=identity, method="test"), "")
         await service.claim(owner)
 
     await claim_as("alice", "one")

@@ -69,7 +69,7 @@ class Leader:
 
     async def call(self, call: str, token: str) -> None:
         caller = await self.access.authenticate([("authorization", f"Bearer {token}")], call)
-        await self.access.authorize(caller, call, TOPIC, "")
+        await self.access.authorize(caller, call, TOPIC)
         if call == "Auth.GetGrants":
             await self.access.rights_when_idle(caller, TOPIC.topic)
 
