@@ -19,7 +19,7 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_core.access.broker_calls import GRANTS
-from smq_core.errors import InvalidRequest, NotHosted
+from smq_core.errors import InvalidRequest, NotHosted, UnknownTopic
 from smq_core.model.entities import TopicSchema
 from smq_core.model.names import shown
 from smq_proto.flight import parse
@@ -32,6 +32,9 @@ from smq_proto.wire import (
     topic_from_pb,
     topic_to_pb,
 )
+
+# In place of the uid of a topic that is not there. No grant is for it.
+NO_TOPIC = ""
 
 log = structlog.get_logger(__name__)
 
@@ -170,8 +173,13 @@ class Actions:
             return self._claims.claim(topic, request, call.caller.claimant(request.uid, topic))
 
     def _locate(self, call: ActionCall) -> Message:
-        found = self._locator.locate(parse(pb.LocateRequest, call.body).topic)
-        call.caller.require(found.topic.uid, found.topic.name)
+        topic = full_name(parse(pb.LocateRequest, call.body).topic)
+        try:
+            found = self._locator.locate(topic)
+        except UnknownTopic:
+            call.caller.require(NO_TOPIC, topic)  # who has no right to a topic does not learn whether there is one
+            raise
+        call.caller.require(found.topic.uid, topic)
         return found
 
     def _status(self, call: ActionCall) -> Message:

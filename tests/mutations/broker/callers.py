@@ -142,9 +142,17 @@ MUTATIONS = (
         "locate_without_a_grant",
         "Where a topic's segments are is for those who have a right on it.",
         ACTIONS,
-        "        call.caller.require(found.topic.uid, found.topic.name)\n",
+        "        call.caller.require(found.topic.uid, topic)\n",
         "",
         (f"{TEST_REFUSED}[locate-Role.CLIENT-GrantMissing]",),
+    ),
+    Mutation(
+        "reveal_which_topics_there_are",
+        "Who has no right to a topic does not learn from a broker whether there is one.",
+        ACTIONS,
+        "            call.caller.require(NO_TOPIC, topic)",
+        "            pass",
+        (f"{TEST_REQUESTS}::test_a_topic_that_is_not_there_is_refused_as_one_that_is",),
     ),
     Mutation(
         "write_as_a_producer_of_another",

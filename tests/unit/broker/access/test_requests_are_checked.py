@@ -19,7 +19,7 @@ from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.server import BrokerServer, RequestHandler
 from smq_core.access.peers import Role
 from smq_core.access.rights import Right
-from smq_core.errors import GrantMissing, PermissionDenied, SmqError, Unauthenticated
+from smq_core.errors import GrantMissing, PermissionDenied, SmqError, Unauthenticated, UnknownTopic
 from smq_proto.flight import from_flight
 from smq_proto.signed_grants import GrantVerifier
 from smq_proto.v1 import data_pb2 as pb
@@ -160,6 +160,22 @@ def test_a_client_with_the_grant_gets_in(broker: CheckedBroker, call: str, right
 @pytest.mark.parametrize("call", ["open", "segments", "locate", "tail", "producers", "claim"])
 def test_the_leader_gets_in(broker: CheckedBroker, call: str) -> None:
     broker.attempt(call, Role.LEADER, "leader-1")
+
+
+def test_a_topic_that_is_not_there_is_refused_as_one_that_is(broker: CheckedBroker) -> None:
+    """Or whoever has a certificate could find out which topics there are."""
+
+    def locate(role: Role, topic: str) -> SmqError:
+        request = pb.LocateRequest(topic=topic).SerializeToString()
+        with pytest.raises(fl.FlightServerError) as caught:
+            broker.handler.act(PeerContext(broker.access.uri(role, "ada")), fl.Action("locate", request))
+        return from_flight(caught.value)
+
+    there, gone = (locate(Role.CLIENT, topic) for topic in (TOPIC.name, "travel/ferries"))
+    assert isinstance(there, GrantMissing) and type(gone) is type(there)
+    assert gone.message == there.message.replace("flights", "ferries")
+    assert isinstance(gone, GrantMissing) and gone.topic == "travel/ferries"
+    assert isinstance(locate(Role.LEADER, "travel/ferries"), UnknownTopic)
 
 
 def test_only_the_primary_itself_replicates(broker: CheckedBroker) -> None:
