@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal, Unpack
 
@@ -112,8 +112,7 @@ class Client:
         """
         from smq.producer import Producer
 
-        with self._view(topic) as view:
-            view.dialer.require(view.name, Right.PRODUCE)
+        with self._view(topic, Right.PRODUCE) as view:
             made = Producer(
                 view,
                 linger=linger,
@@ -175,8 +174,7 @@ class Client:
         from smq.consumer import Consumer
 
         chosen = replace(options or ConsumerOptions(), **keywords)
-        with self._view(topic) as view:
-            view.dialer.require(view.name, Right.CONSUME)
+        with self._view(topic, Right.CONSUME) as view:
             made = Consumer(view=view, groups=self._leader.groups, options=chosen, runtime=self._consumer_runtime)
             self._add(made)
         return made
@@ -213,8 +211,7 @@ class Client:
 
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
             own = replace(shared, start=start_of(start, topic))
-            with self._view(topic) as view:
-                view.dialer.require(view.name, Right.CONSUME)
+            with self._view(topic, Right.CONSUME) as view:
                 return Consumer(
                     view=view, groups=self._leader.groups, options=own, changed=changed, runtime=self._consumer_runtime
                 )
@@ -450,10 +447,13 @@ class Client:
 
         return ConsumerRuntime()
 
-    def _view(self, topic: str) -> AbstractContextManager[TopicView]:
+    def _view(self, topic: str, right: Right | None = None) -> AbstractContextManager[TopicView]:
+        """``right`` is what it is for; PermissionDenied says if the client lacks it."""
         if self._closed:
             raise InvalidRequest("the client is closed")
-        return self._views.lease(full_topic_name(topic, self.namespace))
+        name = full_topic_name(topic, self.namespace)
+        check = partial(self._target.dialer.require, name, right) if right is not None else None
+        return self._views.lease(name, check)
 
     def _open_view(self, topic: str) -> TopicView:
         from smq.transport.topic_view import TopicView

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from smq.lock_order import ClientLock
-from smq_core.errors import InvalidRequest, UnknownTopic
+from smq_core.errors import InvalidRequest, PermissionDenied, UnknownTopic
 from smq_storage.process.locks import make_lock
 
 # A call for one of these topics need not locate it again. Few programs call for more topics in turn.
@@ -44,10 +44,11 @@ class TopicViews(Generic[V]):
         self._closed = False
 
     @contextmanager
-    def lease(self, topic: str) -> Iterator[V]:
+    def lease(self, topic: str, check: Callable[[], None] | None = None) -> Iterator[V]:
         """The view of a topic, by its full name, with a snapshot.
 
-        Raises InvalidRequest after ``close``, UnknownTopic, Unavailable.
+        ``check`` raises if the view is not to be used. It is called as soon as the topic is located or the leader
+        does not let the client do that. Raises InvalidRequest after ``close``, UnknownTopic, Unavailable.
         """
         with self._lock:
             if self._closed:
@@ -63,10 +64,17 @@ class TopicViews(Generic[V]):
             former.close()
         is_located = False
         try:
-            view.wait_for_snapshot()
+            try:
+                view.wait_for_snapshot()
+            except PermissionDenied:
+                if check is not None:
+                    check()  # the leader does not know what for, so this error names the right that is needed
+                raise
             if (deleted := view.deleted) is not None:
                 raise deleted
             is_located = True
+            if check is not None:
+                check()
             yield view
         finally:
             with self._lock:

@@ -76,7 +76,8 @@ class AuthService:
         decisions = await access.rights_when_idle(caller, topic)
         rights = [right for right, decision in decisions.items() if decision.allowed]
         if not rights:
-            raise access.denial(caller, topic_right(Right.CONSUME, topic), decisions[Right.CONSUME])
+            needed = [topic_right(right, topic) for right in (Right.PRODUCE, Right.CONSUME)]
+            raise access.denial(caller, needed, decisions[Right.PRODUCE])
         oldest_seconds = max(decisions[right].age_seconds for right in rights)
         managed = self.topics.topic(topic)  # after the check: nobody learns which topics there are
         if managed.topic is None:
@@ -122,7 +123,7 @@ class AuthService:
         for alternatives in needed:
             decision = await security.access.any_of(caller, alternatives)
             if not decision.allowed:
-                return auth_pb2.CheckAccessReply(reason=denial_text(caller, alternatives[0], decision))
+                return auth_pb2.CheckAccessReply(reason=denial_text(caller, alternatives, decision))
         return auth_pb2.CheckAccessReply(allowed=True)
 
     @unary_handler

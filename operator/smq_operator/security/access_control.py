@@ -71,7 +71,7 @@ class AccessControl:
             if not decision.allowed and needs.lists_namespaces:
                 return False
             if not decision.allowed:
-                raise self.denial(caller, alternatives[0], decision)
+                raise self.denial(caller, alternatives, decision)
         return True
 
     def _check_broker(self, caller: Caller, call: str, needs: CallNeeds) -> None:
@@ -116,9 +116,9 @@ class AccessControl:
                 break
         return found
 
-    def denial(self, caller: Caller, access: Access, decision: AccessDecision) -> PermissionDenied:
-        """The error of a caller that lacks a right. It is recorded."""
-        return self.rejection(caller, str(access), denial_text(caller, access, decision))
+    def denial(self, caller: Caller, alternatives: Sequence[Access], decision: AccessDecision) -> PermissionDenied:
+        """The error of a caller that has none of these rights. It is recorded."""
+        return self.rejection(caller, _either(alternatives), denial_text(caller, alternatives, decision))
 
     def rejection(self, caller: Caller, access: str, message: str) -> PermissionDenied:
         """The error of a caller that may not do this, with any right. It is recorded."""
@@ -135,9 +135,14 @@ class AccessControl:
         self.audit.record_denial(reason, identity=identity, access=call, peer=current_peer(), message=error.message)
 
 
-def denial_text(caller: Caller, access: Access, decision: AccessDecision) -> str:
-    """Who may not do what, and why."""
-    return f"{caller.identity} may not {access}: {decision.reason}"
+def denial_text(caller: Caller, alternatives: Sequence[Access], decision: AccessDecision) -> str:
+    """Who may not do what, and why. ``decision`` is that about the first of ``alternatives``."""
+    return f"{caller.identity} may not {_either(alternatives)}: {decision.reason}"
+
+
+def _either(alternatives: Sequence[Access]) -> str:
+    """Without the patterns of a group, which only repeat its name."""
+    return " or ".join(str(it) for it in alternatives if it.name == alternatives[0].name)
 
 
 def has_token(metadata: Sequence[tuple[str, str | bytes]]) -> bool:

@@ -145,8 +145,13 @@ def test_a_right_that_is_missing_is_known_at_once(cluster: SecureCluster, topic:
             assert time.monotonic() - began < AT_ONCE_SECONDS
         client.consumer(topic).close()
     stranger = cluster.connect_as(f"{app}-stranger")
-    with stranger, pytest.raises(smq.PermissionDenied, match=f"{app}-stranger may not"):
-        stranger.consumer(topic)
+    with stranger:
+        for use, right in ((stranger.consumer, "consume"), (stranger.producer, "produce")):
+            with pytest.raises(smq.PermissionDenied, match=f"{app}-stranger may not create topics/{right}") as denied:
+                use(topic)
+            assert denied.value.access == f'create topics/{right} "{topic}" in namespace "default"'
+        with pytest.raises(smq.PermissionDenied, match=r"may not create topics/produce .* or create topics/consume"):
+            stranger.admin().segments(topic)
 
 
 def test_a_client_without_security_learns_what_to_do(cluster: SecureCluster) -> None:

@@ -74,7 +74,7 @@ MUTATIONS = (
         "open_a_producer_without_the_right",
         "A right that is missing is known at once.",
         CREDENTIALS,
-        "        if right not in self._granted(topic).rights and (denial := self._denial(topic, right)) is not None:",
+        "        if right not in rights and (denial := self._denial(topic, right)) is not None:",
         "        if (denial := None) is not None:",
         (f"{TEST_CREDENTIALS}::test_a_right_that_is_missing_is_known_at_once",),
     ),

@@ -205,7 +205,11 @@ class Credentials:
 
     def require(self, topic: str, right: Right) -> None:
         """Raises PermissionDenied if the leader does not give this right to the topic; Unauthenticated, Unavailable."""
-        if right not in self._granted(topic).rights and (denial := self._denial(topic, right)) is not None:
+        try:
+            rights = self._granted(topic).rights
+        except PermissionDenied:  # it has no right at all, and the leader names one of them
+            rights = frozenset()
+        if right not in rights and (denial := self._denial(topic, right)) is not None:
             raise denial
 
     def present(self, client: fl.FlightClient, topic: str) -> None:

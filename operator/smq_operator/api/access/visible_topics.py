@@ -18,7 +18,7 @@ async def visible_topics(listed: admin_pb2.TopicList, caller: Caller, access: Ac
         if (namespace := _namespace(topic)) not in allowed:
             allowed[namespace] = await access.any_of(caller, [list_namespace(namespace)])
     if allowed and not any(decision.allowed for decision in allowed.values()):
-        raise access.denial(caller, list_namespace(""), next(iter(allowed.values())))
+        raise access.denial(caller, [list_namespace("")], next(iter(allowed.values())))
     return admin_pb2.TopicList(topics=[topic for topic in listed.topics if allowed[_namespace(topic)].allowed])
 
 
