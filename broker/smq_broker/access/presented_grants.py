@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from smq_broker.access.credentials import BrokerCredentials
 from smq_core.access.grants import GrantBook
@@ -17,10 +17,10 @@ CLEANUP_SECONDS = 60.0
 class PresentedGrants:
     """A GrantBook for many threads, which verifies what goes into it. Times are seconds since the Unix epoch."""
 
-    def __init__(self, credentials: BrokerCredentials) -> None:
+    def __init__(self, credentials: BrokerCredentials, count_grace: Callable[[], object]) -> None:
         self._credentials = credentials
         self._lock = make_lock()
-        self._book = GrantBook(credentials.current.release)
+        self._book = GrantBook(credentials.current.release, count_grace)
         self._cleaned_at = 0.0
 
     def add(self, identity: str, signed: Iterable[pb.SignedGrant], now: float) -> None:

@@ -43,6 +43,7 @@ class SecureBroker:
         self.access: Access = SecureAccess(
             self._credentials,
             denials=Denials(broker_metrics),
+            count_grace=broker_metrics.grace_grants.inc,
             leader_seen_at=self._leader_seen_at,
             topic_name=topic_name,
         )

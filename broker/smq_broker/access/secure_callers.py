@@ -29,7 +29,7 @@ class SecureAccess:
     """Safe from many threads. ``clock`` is in seconds since the Unix epoch.
 
     ``leader_seen_at`` is when a leader last answered this broker, by the same clock. ``topic_name`` is the name of the
-    topic with a uid, or empty.
+    topic with a uid, or empty. ``count_grace`` is that of ``GrantBook``.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class SecureAccess:
         credentials: BrokerCredentials,
         *,
         denials: Denials,
+        count_grace: Callable[[], object],
         leader_seen_at: Callable[[], float],
         topic_name: Callable[[str], str],
         clock: Callable[[], float] = time.time,
@@ -46,7 +47,7 @@ class SecureAccess:
         self.leader_seen_at = leader_seen_at
         self.topic_name = topic_name
         self.clock = clock
-        self.grants = PresentedGrants(credentials)
+        self.grants = PresentedGrants(credentials, count_grace)
 
     def caller(self, context: Any) -> Caller:
         """Raises Unauthenticated."""

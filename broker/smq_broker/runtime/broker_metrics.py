@@ -33,6 +33,11 @@ class BrokerMetrics:
             ["reason"],
             registry=registry,
         )
+        self.grace_grants = Counter(
+            "smq_broker_grace_grants_total",
+            "Checks of a right that an expired grant passed, because no leader answers.",
+            registry=registry,
+        )
         self.open_calls = Counter(
             "smq_broker_open_calls_total",
             "Calls and streams in clear text, in mode permissive. A stream counts again each minute.",

@@ -6,6 +6,7 @@ grants to a broker before its first stream there, and again before they expire.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from smq_core.access.rights import Right
@@ -35,10 +36,14 @@ class Grant:
 
 
 class GrantBook:
-    """The grants that were presented to one broker. ``release`` is its own. Times are seconds since the Unix epoch."""
+    """The grants that were presented to one broker. ``release`` is its own. Times are seconds since the Unix epoch.
 
-    def __init__(self, release: str) -> None:
+    ``count_grace`` is called each time that a grant allows something only because there is no leader.
+    """
+
+    def __init__(self, release: str, count_grace: Callable[[], object] = lambda: None) -> None:
         self._release = release
+        self._count_grace = count_grace
         self._expiry: dict[str, dict[tuple[str, Right], float]] = {}
         """By identity: until when it has a right to the topic with a uid."""
 
@@ -72,7 +77,10 @@ class GrantBook:
             return False
         if now <= expires_at:
             return True
-        return leader_seen_at < expires_at and now <= expires_at + LEADERLESS_GRACE_SECONDS
+        if leader_seen_at >= expires_at or now > expires_at + LEADERLESS_GRACE_SECONDS:
+            return False
+        self._count_grace()
+        return True
 
     def drop_expired(self, now: float) -> None:
         """Forgets what can allow nothing any more."""

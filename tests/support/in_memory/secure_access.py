@@ -44,6 +44,7 @@ class SecureBrokerAccess:
         self.access = SecureAccess(
             BrokerCredentials(login),
             denials=Denials(self.metrics),
+            count_grace=self.metrics.grace_grants.inc,
             leader_seen_at=lambda: self.leader_seen_at,
             topic_name=lambda uid: topic.name if uid == topic.uid else "",
             clock=lambda: self.now,
@@ -74,3 +75,7 @@ class SecureBrokerAccess:
 
     def denied(self, reason: str) -> float:
         return self.metrics.registry.get_sample_value("smq_broker_access_denied_total", {"reason": reason}) or 0.0
+
+    def graces(self) -> float:
+        """How often an expired grant was enough, because there is no leader."""
+        return self.metrics.registry.get_sample_value("smq_broker_grace_grants_total") or 0.0

@@ -236,3 +236,17 @@ def test_each_action_and_stream_of_a_broker_has_a_rule() -> None:
     actions = {name for name, _ in broker.actions().descriptions()}
     assert actions | {PRODUCERS, REPLICA, TAIL} == set(BROKER_CALLS)
     broker.stop()
+
+
+def test_a_right_that_counts_only_without_a_leader_is_counted(broker: SecureBrokerAccess) -> None:
+    broker.present(broker.grant(Right.CONSUME))
+    caller = broker.caller(call=TAIL)
+    caller.require(TOPIC.uid)
+    assert broker.graces() == 0.0
+    broker.now += GRANT_SECONDS + 1  # the leader was seen last when it gave the grant
+    caller.require(TOPIC.uid)
+    assert broker.graces() == 1.0
+    broker.leader_seen_at = broker.now
+    with pytest.raises(GrantMissing):
+        caller.require(TOPIC.uid)
+    assert broker.graces() == 1.0
