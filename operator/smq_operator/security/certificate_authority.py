@@ -7,11 +7,13 @@ have a key of RSA, too.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -23,6 +25,16 @@ from smq_core.errors import InvalidRequest, Unavailable
 
 # A certificate counts from a little before its issue, because clocks differ.
 CLOCK_SKEW_SECONDS = 300
+# What the library raises for a certificate or key that is damaged, or of a kind that it does not know. Not all of its
+# errors are ValueErrors.
+_UNUSABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +162,12 @@ def given_authority(chain: bytes, key: bytes) -> AuthorityKeys:
     """An authority that a user gives. Raises InvalidRequest if it cannot sign for a release."""
     certificate = first_certificate(chain)
     _private_key(key, certificate)
-    try:
-        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except x509.ExtensionNotFound:
-        constraints = None
+    with _readable("its certificate"):
+        _without_root(chain)
+        try:
+            constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        except x509.ExtensionNotFound:
+            constraints = None
     if constraints is None or not constraints.ca:
         raise InvalidRequest("its certificate is not that of an authority: cert-manager makes one with isCA: true")
     return AuthorityKeys(chain=chain, key=key)
@@ -161,22 +175,33 @@ def given_authority(chain: bytes, key: bytes) -> AuthorityKeys:
 
 def first_certificate(chain: bytes) -> x509.Certificate:
     """Raises InvalidRequest if there is none."""
-    try:
+    with _readable("the certificate of the authority"):
         return x509.load_pem_x509_certificates(chain)[0]
-    except ValueError as error:
-        raise InvalidRequest(f"this is no certificate in PEM: {error}") from error
 
 
 def _private_key(key: bytes, certificate: x509.Certificate) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
-    try:
+    with _readable("the key of the authority", "without a password"):
         loaded = serialization.load_pem_private_key(key, password=None)
-    except (ValueError, TypeError):
-        raise InvalidRequest("the key of the authority is none in PEM, or it has a password") from None
     if not isinstance(loaded, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
         raise InvalidRequest("the key of the authority is neither one of RSA nor one of an elliptic curve")
-    if loaded.public_key() != certificate.public_key():
+    with _readable("the certificate of the authority"):
+        fits = loaded.public_key() == certificate.public_key()
+    if not fits:
         raise InvalidRequest("the key of the authority is none of its certificate")
     return loaded
+
+
+@contextmanager
+def _readable(what: str, but: str = "") -> Iterator[None]:
+    """Turns what the library raises into InvalidRequest. Its text is left out, because it may quote a key."""
+    try:
+        yield
+    except _UNUSABLE as error:
+        needed = f"PEM {but}".strip()
+        raise InvalidRequest(
+            f"{what} is damaged, no {needed}, or of a kind that is not supported ({type(error).__name__}): "
+            "use X.509 with a key of RSA or of a curve such as P-256"
+        ) from None
 
 
 def _is_root(certificate: x509.Certificate) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,6 +142,36 @@ def test_what_is_no_authority_is_not_taken() -> None:
         with pytest.raises(InvalidRequest):
             given_authority(*given)
     assert b"PRIVATE" not in repr(given_authority(chain, key)).encode()
+
+
+def altered(pem: bytes, old: str, new: str) -> bytes:
+    """The same with other bytes, which are in hexadecimal digits, in what is encoded."""
+    first, *encoded, last = pem.decode().strip().splitlines()
+    content = base64.b64decode("".join(encoded))
+    assert bytes.fromhex(old) in content
+    changed = base64.encodebytes(content.replace(bytes.fromhex(old), bytes.fromhex(new))).decode()
+    return f"{first}\n{changed}{last}\n".encode()
+
+
+CURVE, OTHER_CURVE = "2a8648ce3d030107", "2a8648ce3d03017f"
+KEY_KIND, OTHER_KEY_KIND = "2a8648ce3d0201", "2a8648ce3d027f"
+
+
+@pytest.mark.parametrize(
+    ("of_key", "old", "new"),
+    [
+        (False, CURVE, OTHER_CURVE),
+        (True, CURVE, OTHER_CURVE),
+        (False, KEY_KIND, OTHER_KEY_KIND),
+        (False, "551d0e", "551d13"),  # an extension twice
+        (False, "a003020102", "a003020109"),  # X.509 v10
+    ],
+)
+def test_an_authority_of_an_unknown_kind_is_refused_in_words(of_key: bool, old: str, new: str) -> None:
+    chain, key = UserAuthority("corporation").intermediate("smq")
+    given = (chain, altered(key, old, new)) if of_key else (altered(chain, old, new), key)
+    with pytest.raises(InvalidRequest, match=r"not supported .*: use X.509 with a key of RSA"):
+        given_authority(*given)
 
 
 def test_nothing_outlives_its_authority() -> None:
