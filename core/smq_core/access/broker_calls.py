@@ -57,7 +57,7 @@ def rule_of(call: str) -> CallRule:
 def identity_denial(peer: Peer, release: str, now: float) -> Unauthenticated | None:
     """Why a broker of this release serves this peer nothing, if so. ``now`` is in seconds since the Unix epoch."""
     if peer.release != release:
-        return Unauthenticated(f"the certificate of {peer} is one of another release")
+        return Unauthenticated(f"the certificate of {peer} is that of another release: log in with a token of this one")
     if peer.has_expired(now):
         return Unauthenticated(f"the certificate of {peer} has expired: connect again with a new one")
     return None

@@ -49,9 +49,8 @@ class AuthService:
         if caller.is_broker != bool(request.incarnation) or (
             caller.is_broker and not caller.proves(request.incarnation)
         ):
-            message = (
-                f"{caller.identity} cannot log in as {request.incarnation or 'a client'}: that needs another token"
-            )
+            wanted = f"broker {request.incarnation}" if request.incarnation else "a client"
+            message = f"{caller.identity} cannot log in as {wanted}: that needs the token of {wanted}"
             raise security.access.rejection(caller, "Auth.Login", message)
         now, authorities = self.clock() / SECOND, security.authorities
         lives, authority, release = authorities.lives, authorities.signing, authorities.known.release

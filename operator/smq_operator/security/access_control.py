@@ -77,9 +77,10 @@ class AccessControl:
     def _check_broker(self, caller: Caller, call: str, needs: CallNeeds) -> None:
         if needs.incarnation is None:
             if not needs.brokers_too:
-                raise self.rejection(caller, call, f"{call} is for clients, and this is the token of a broker")
+                raise self.rejection(caller, call, f"{caller.identity} may not call {call}: use the token of a client")
         elif not caller.proves(needs.incarnation):
-            why = f"{call} about {needs.incarnation or 'no incarnation'} needs the token of that broker"
+            about = needs.incarnation or "no incarnation"
+            why = f"{caller.identity} may not call {call} for {about}: only that broker may, with its own token"
             raise self.rejection(caller, call, why)
 
     async def any_of(self, caller: Caller, alternatives: Sequence[Access], *, repeated: bool = False) -> AccessDecision:

@@ -46,7 +46,9 @@ class StaticTokens:
             if hmac.compare_digest(entry.digest, digest):
                 found = entry.caller
         if found is None:
-            raise Unauthenticated("this token is none of this release's")
+            raise Unauthenticated(
+                "this release does not know this token: it was mistyped, replaced or removed, so get the present one"
+            )
         return found
 
 
@@ -69,7 +71,7 @@ class BrokerTokens:
     async def verify(self, token: str) -> Caller:
         incarnation, _, mac = token.removeprefix(BROKER_PREFIX).rpartition(".")
         if not hmac.compare_digest(mac.encode(), self._mac(incarnation).encode()):
-            raise Unauthenticated("this broker's token is none of this release's")
+            raise Unauthenticated("this release did not give this broker its token: start the broker anew")
         if self._has_ended(incarnation):
             raise Unauthenticated(f"incarnation {incarnation} has ended, so its token does not count any more")
         return Caller(identity=f"broker {incarnation}", method="BrokerToken", incarnation=incarnation)
