@@ -20,11 +20,11 @@ from smq.forks import track
 from smq.transport.connect_target import ConnectTarget
 from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import LeaderClient
-from smq.transport.topic_names import full_topic_name
 from smq.transport.topic_views import TopicViews
 from smq.transport.upload_modes import UploadMode
 from smq_core.access.rights import Right
 from smq_core.errors import InvalidRequest
+from smq_core.model.names import full_topic_name
 from smq_storage.process.locks import make_lock
 
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.

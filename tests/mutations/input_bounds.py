@@ -9,9 +9,51 @@ TEST_PARSER = "tests/unit/storage/test_manifest_parser.py"
 TEST_COSTS = f"{TEST_PARSER}::test_a_manifest_costs_little_whatever_is_in_it"
 RELAY = "broker/smq_broker/streams/relay.py"
 TEST_RELAY = "tests/unit/broker/streams/test_relay.py"
+PATHS, TEST_PATHS = "storage/smq_storage/catalog/paths.py", "tests/unit/storage/test_paths.py"
+NAMES = "core/smq_core/model/names.py"
 TEST_INPUT = "tests/unit/operator/api/test_invalid_input.py"
 
 MUTATIONS = (
+    Mutation(
+        "look_for_topics_of_any_name",
+        "No name leads out of the folder of its topic.",
+        PATHS,
+        '    check_topic_name(topic)\n    return f"{topic}/_current.json"',
+        '    return f"{topic}/_current.json"',
+        (TEST_PATHS,),
+    ),
+    Mutation(
+        "look_for_uids_of_any_name",
+        "No uid leads out of the folder of its topic.",
+        PATHS,
+        'check_file_name("a topic\'s uid", uid)',
+        "pass",
+        (TEST_PATHS,),
+    ),
+    Mutation(
+        "put_chunks_beside_metadata",
+        "No segment has the folder of metadata.",
+        PATHS,
+        'if segment.startswith("_"):',
+        "if False:",
+        (TEST_PATHS,),
+    ),
+    Mutation(
+        "accept_dots_at_the_beginning_of_names",
+        "No name of a file is that of a folder above.",
+        NAMES,
+        'r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}"',
+        'r"[A-Za-z0-9._-]{1,128}"',
+        (TEST_PATHS,),
+    ),
+    Mutation(
+        "accept_topics_that_differ_by_case",
+        "A topic has one spelling.",
+        NAMES,
+        '_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"',
+        '_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"',
+        (TEST_PATHS,),
+    ),
     Mutation(
         "let_the_leader_receive_requests_of_any_size",
         "A leader refuses a large request before it is there, also one that is small until it is unpacked.",

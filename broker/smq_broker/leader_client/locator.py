@@ -7,6 +7,7 @@ import time
 from smq_broker.runtime.shared_reads import SharedReads
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Layout, Topic
+from smq_core.model.names import full_topic_name
 from smq_core.model.schema_evolution import newest_schema
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import layout_to_pb, topic_to_pb
@@ -29,8 +30,8 @@ class Locator:
         self._reads: SharedReads[str, tuple[Topic, Layout]] = SharedReads()
 
     def locate(self, name: str) -> pb.LocateReply:
-        """Raises UnknownTopic, StoreUnavailable."""
-        topic, layout = self._find(full_name(name))
+        """Raises InvalidRequest, UnknownTopic, StoreUnavailable."""
+        topic, layout = self._find(full_topic_name(name))
         return pb.LocateReply(
             topic=topic_to_pb(topic, newest_schema(layout, topic.spec.schema)),
             layout=layout_to_pb(layout),
@@ -56,8 +57,3 @@ class Locator:
         if topic is None or layout is None:
             raise UnknownTopic(f"there is no topic {name}: create it with `smq apply` or `kubectl apply`", topic=name)
         return topic, layout[0]
-
-
-def full_name(topic: str) -> str:
-    """``namespace/topic``; a bare name is in the namespace ``default``."""
-    return topic if "/" in topic else f"default/{topic}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smq_broker.runtime.clock import Clock
-from smq_core.access.producer_ids import Claimant
+from smq_core.access.producer_ids import MAX_PRODUCER_CHARACTERS, Claimant
 from smq_core.errors import InvalidRequest, UnknownTopic
 from smq_core.model.entities import Micros
 from smq_core.model.names import check_labels, check_name
@@ -12,7 +12,6 @@ from smq_storage.catalog.producer_claims import claim
 from smq_storage.catalog.topics import read_current_topic
 from smq_storage.object_store.store import Store
 
-MAX_PRODUCER_CHARACTERS = 256
 # With the identity that made it.
 MAX_FULL_ID_CHARACTERS = 1024
 MAX_INSTANCE_CHARACTERS = 64

@@ -9,7 +9,7 @@ import structlog
 from google.protobuf.message import Message
 
 from smq_broker.access.callers import Caller
-from smq_broker.leader_client.locator import Locator, full_name
+from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.producers.claims import ProducerClaims
 from smq_broker.recovery.recovered_logs import RecoveredLogs
@@ -21,7 +21,7 @@ from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_core.access.broker_calls import GRANTS
 from smq_core.errors import InvalidRequest, NotHosted, UnknownTopic
 from smq_core.model.entities import TopicSchema
-from smq_core.model.names import shown
+from smq_core.model.names import full_topic_name, shown
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import (
@@ -153,12 +153,12 @@ class Actions:
             self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)
             return hosted
         # The layout that was read may be an old one. Only a refusal for good may say that this broker has nothing.
-        self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)
+        self._layouts.check_planned_seal(full_topic_name(request.topic), request.uid, request.segment)
         return self._registry.get_or_refuse(request.uid, request.segment)
 
     def _outcome(self, call: ActionCall) -> Message:
         request = parse(pb.OutcomeRequest, call.body)
-        topic = full_name(request.topic)
+        topic = full_topic_name(request.topic)
         call.caller.require(request.uid, topic)
         if self._registry.find_sealed(request.uid, request.segment) is None:
             self._layouts.check_given(topic, request.uid, request.segment)
@@ -167,13 +167,13 @@ class Actions:
 
     def _claim(self, call: ActionCall) -> Message:
         request = parse(pb.ClaimProducer, call.body)
-        topic = full_name(request.topic)
+        topic = full_topic_name(request.topic)
         call.caller.require(request.uid, topic)
         with call.caller.recorded():
             return self._claims.claim(topic, request, call.caller.claimant(request.uid, topic))
 
     def _locate(self, call: ActionCall) -> Message:
-        topic = full_name(parse(pb.LocateRequest, call.body).topic)
+        topic = full_topic_name(parse(pb.LocateRequest, call.body).topic)
         try:
             found = self._locator.locate(topic)
         except UnknownTopic:

@@ -36,8 +36,8 @@ from smq.admin.topic_infos import (
     topic_changes,
     topic_info,
 )
-from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
+from smq_core.model.names import check_file_name, full_topic_name
 from smq_proto.enums import APPLY_RESULT, SEGMENT_ACTION
 from smq_proto.v1 import admin_pb2, auth_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
@@ -230,6 +230,7 @@ class Admin:
 
         if (to is None) == (by is None):
             raise InvalidRequest("pass either where the group shall continue (to=), or by how many messages (by=)")
+        check_file_name("a group's name", group)
         name = self._topic(topic)
         with self._view(name) as view, PositionSearch(view) as search:
             if by is not None:
@@ -245,6 +246,7 @@ class Admin:
 
     def delete_group(self, topic: str, group: str) -> None:
         """Deletes a group and its positions. Raises InvalidRequest if it has members, or does not exist."""
+        check_file_name("a group's name", group)
         self._leader.groups.DeleteGroup(groups_pb2.DeleteGroupRequest(topic=self._topic(topic), group=group))
 
     def pins(self, topic: str) -> list[PinInfo]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias, TypedDict
 
 from smq_core.errors import InvalidRequest
-from smq_core.model.names import shown
+from smq_core.model.names import check_file_name, shown
 
 # Where to start: an end of the topic, a time, or ``{segment: next offset}``.
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | Mapping[str, int]
@@ -57,6 +57,8 @@ class ConsumerOptions:
             raise InvalidRequest(f'auto_commit must be True, False or "segment_end", not {self.auto_commit!r}')
         if self.group is None:
             self._check_without_group()
+        else:
+            check_file_name("a group's name", self.group)
 
     def _check_without_group(self) -> None:
         if self.auto_commit:

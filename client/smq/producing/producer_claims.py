@@ -6,8 +6,9 @@ import logging
 import time
 
 from smq.transport.topic_view import TopicView
-from smq_core.access.producer_ids import id_of
+from smq_core.access.producer_ids import MAX_PRODUCER_CHARACTERS, id_of
 from smq_core.errors import Conflict, SmqError, Unavailable
+from smq_core.model.names import check_name
 from smq_proto.v1 import data_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -19,9 +20,11 @@ RETRY_INTERVAL_SECONDS = 0.2
 def claim_id(view: TopicView, producer_id: str, instance: str, epoch: int | None, timeout: float) -> tuple[str, int]:
     """The id by which brokers know the producer, and the epoch in which this instance may write.
 
-    Without ``epoch`` it is the last one + 1. Raises ProducerFenced if another process claimed this epoch or a newer
-    one, PermissionDenied, and Unavailable if no broker could write the claim within ``timeout`` seconds.
+    Without ``epoch`` it is the last one + 1. Raises InvalidRequest, ProducerFenced if another process claimed this
+    epoch or a newer one, PermissionDenied, and Unavailable if no broker could write the claim within ``timeout``
+    seconds.
     """
+    check_name("a producer's id", producer_id, MAX_PRODUCER_CHARACTERS)
     topic = view.snapshot.topic
     request = pb.ClaimProducer(topic=topic.name, uid=topic.uid, producer=producer_id, instance=instance, epoch=epoch)
     deadline = time.monotonic() + timeout

@@ -10,10 +10,10 @@ import pyarrow as pa
 from smq.reading.topic_location import TopicLocation
 from smq.transport.connect_target import ConnectTarget, resolve_target
 from smq.transport.leader_client import LeaderClient
-from smq.transport.topic_names import full_topic_name
 from smq.transport.topic_view import TopicView
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Layout, Topic, TopicSchema
+from smq_core.model.names import full_topic_name
 from smq_core.model.schema_evolution import newest_schema
 from smq_storage.catalog import layouts, topics
 from smq_storage.chunks.schemas import chunk_schema

@@ -13,6 +13,8 @@ from urllib.parse import quote, unquote
 from smq_core.access.rights import Right, topic_right
 from smq_core.errors import PermissionDenied
 
+# Of the id that a program gives its producer.
+MAX_PRODUCER_CHARACTERS = 256
 _SEPARATOR = "@"
 
 

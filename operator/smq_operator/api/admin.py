@@ -11,6 +11,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
+from smq_core.model.names import full_topic_name
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
 from smq_operator.api.rpc_errors import unary_handler
@@ -26,7 +27,7 @@ from smq_operator.reconcile.manual_requests import LAYOUT_WRITE_TIMEOUT_SECONDS,
 from smq_operator.reconcile.topic_recovery import TopicRecovery
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.adoption import retire
-from smq_operator.reconcile.topics.directory import TopicDirectory, full_name
+from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock
@@ -126,11 +127,12 @@ class AdminService:
     async def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> Empty:
         """Returns when every segment is sealed. From then on no broker acks a message of this topic."""
         topic_deletions = self.topic_deletions
-        pending_uid = topic_deletions.uid_of(full_name(request.topic))
-        if pending_uid is not None and full_name(request.topic) not in self.topics:
+        name = full_topic_name(request.topic)
+        pending_uid = topic_deletions.uid_of(name)
+        if pending_uid is not None and name not in self.topics:
             await topic_deletions.wait_until_sealed(pending_uid, SEAL_WAIT_SECONDS)
             return Empty()
-        if full_name(request.topic) not in self.topics and not topic_deletions.has_synced:
+        if name not in self.topics and not topic_deletions.has_synced:
             raise Unavailable(
                 "the new leader is still loading the topics that are being deleted: try again in a few seconds"
             )

@@ -1,5 +1,7 @@
 """Every path in the filer, relative to the store's root. Nothing else builds paths.
 
+Each function raises InvalidRequest for a name that would not be one part of the path, wherever the name comes from.
+
 ::
 
     <namespace>/<topic>/_current.json
@@ -31,7 +33,7 @@ import hashlib
 import re
 
 from smq_core.errors import InvalidRequest
-from smq_core.model.names import shown
+from smq_core.model.names import check_file_name, check_topic_name, is_file_name, shown
 
 ROOT_FORMAT = "_format.json"
 # Written only to learn the filer's time; its content says nothing.
@@ -43,8 +45,6 @@ DELETED = "_deleted"
 # Outside of the segment's folder, so that a glob over chunks does not find merged rows a second time.
 COMPACTED = "_compacted"
 
-# What a user or a program may choose as a file's name: that of a group, a pin or a producer.
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _FILE_LIST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
 _COMPACTED = re.compile(rf".*/{COMPACTED}/[^/]+/\d{{20}}-[^/]+\.parquet")
@@ -54,27 +54,29 @@ _DELETED_TOPIC = re.compile(rf"{DELETED}/([^/]+)\.json")
 
 
 def current(topic: str) -> str:
+    check_topic_name(topic)
     return f"{topic}/_current.json"
 
 
 def topic_folder(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}"
+    check_topic_name(topic)
+    return f"{topic}/{_uid(uid)}"
 
 
 def topic_json(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_topic.json"
+    return f"{topic_folder(topic, uid)}/_topic.json"
 
 
 def layout(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_layout.json"
+    return f"{topic_folder(topic, uid)}/_layout.json"
 
 
 def publishes(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_publishes.json"
+    return f"{topic_folder(topic, uid)}/_publishes.json"
 
 
 def deleted_topic(uid: str) -> str:
-    return f"{DELETED}/{uid}.json"
+    return f"{DELETED}/{_uid(uid)}.json"
 
 
 def deleted_topic_uid(path: str) -> str | None:
@@ -84,28 +86,28 @@ def deleted_topic_uid(path: str) -> str | None:
 
 
 def index_folder(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_index"
+    return f"{topic_folder(topic, uid)}/_index"
 
 
 def index_page(topic: str, uid: str, page: int) -> str:
-    return f"{topic}/{uid}/_index/{page:08d}.json"
+    return f"{topic_folder(topic, uid)}/_index/{page:08d}.json"
 
 
 def segment_folder(topic: str, uid: str, segment: str) -> str:
-    return f"{topic}/{uid}/{segment}"
+    return f"{topic_folder(topic, uid)}/{_segment(segment)}"
 
 
 def chunk(topic: str, uid: str, segment: str, first: int) -> str:
-    return f"{topic}/{uid}/{segment}/{first:020d}.parquet"
+    return f"{segment_folder(topic, uid, segment)}/{first:020d}.parquet"
 
 
 def compacted_folders(topic: str, uid: str) -> str:
     """The folder with a folder of compacted files for each segment."""
-    return f"{topic}/{uid}/{COMPACTED}"
+    return f"{topic_folder(topic, uid)}/{COMPACTED}"
 
 
 def compacted_folder(topic: str, uid: str, segment: str) -> str:
-    return f"{compacted_folders(topic, uid)}/{segment}"
+    return f"{compacted_folders(topic, uid)}/{_segment(segment)}"
 
 
 def compacted_file(topic: str, uid: str, segment: str, first: int, nonce: str) -> str:
@@ -124,12 +126,12 @@ def compacted_file_of_chunk(chunk_path: str, name: str) -> str:
 
 
 def file_lists_folder(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_file_lists"
+    return f"{topic_folder(topic, uid)}/_file_lists"
 
 
 def file_list(topic: str, uid: str, name: str) -> str:
     """The path of the file list with this :func:`file_list_name`."""
-    return f"{topic}/{uid}/_file_lists/{name}"
+    return f"{topic_folder(topic, uid)}/_file_lists/{name}"
 
 
 def file_list_name(segment: str, version: int, nonce: str = "") -> str:
@@ -150,11 +152,7 @@ def file_list_version(path: str) -> int | None:
 
 
 def uploads_folder(uid: str) -> str:
-    return f"{UPLOADS}/{uid}"
-
-
-def upload(uid: str, name: str) -> str:
-    return f"{UPLOADS}/{uid}/{name}.parquet"
+    return f"{UPLOADS}/{_uid(uid)}"
 
 
 def upload_file_name(producer: str, epoch: int, attempt: int, nonce: str) -> str:
@@ -167,9 +165,9 @@ def uploaded_file(uid: str, file_name: str) -> str:
     if not _UPLOAD.fullmatch(file_name):
         raise InvalidRequest(
             f"an upload's name has up to 200 letters, digits, '.', '_', '-', no leading '.', and ends with .parquet, "
-            f"not {file_name!r}"
+            f"not {shown(file_name)}"
         )
-    return f"{UPLOADS}/{uid}/{file_name}"
+    return f"{uploads_folder(uid)}/{file_name}"
 
 
 def large_value(uid: str, name: str) -> str:
@@ -177,13 +175,13 @@ def large_value(uid: str, name: str) -> str:
     if not _LARGE_VALUE.fullmatch(name):
         raise InvalidRequest(
             f"the name of a large value has up to 200 letters, digits, '.', '_', '-', no leading '.', and ends with "
-            f".value, not {name!r}"
+            f".value, not {shown(name)}"
         )
-    return f"{LARGE_VALUES}/{uid}/{name}"
+    return f"{large_values_folder(uid)}/{name}"
 
 
 def large_values_folder(uid: str) -> str:
-    return f"{LARGE_VALUES}/{uid}"
+    return f"{LARGE_VALUES}/{_uid(uid)}"
 
 
 def large_value_name(producer: str, epoch: int, nonce: str) -> str:
@@ -192,7 +190,7 @@ def large_value_name(producer: str, epoch: int, nonce: str) -> str:
 
 
 def _in_file_name(producer: str) -> str:
-    return producer if _NAME.fullmatch(producer) else _hash(producer)
+    return producer if is_file_name(producer) else _hash(producer)
 
 
 def is_upload(path: str) -> bool:
@@ -210,12 +208,12 @@ def upload_name(path: str) -> str:
 
 
 def groups_folder(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_groups"
+    return f"{topic_folder(topic, uid)}/_groups"
 
 
 def group(topic: str, uid: str, name: str) -> str:
     """Raises InvalidRequest if the name cannot be a file name."""
-    _check_name("a group's name", name)
+    check_file_name("a group's name", name)
     return f"{groups_folder(topic, uid)}/{name}.json"
 
 
@@ -226,17 +224,17 @@ def group_name(path: str) -> str | None:
 
 def producer_claim(topic: str, uid: str, producer: str) -> str:
     """An id that cannot be a file name is replaced by its hash."""
-    name = producer if _NAME.fullmatch(producer) else f"={_hash(producer)}"
-    return f"{topic}/{uid}/_producers/{name}.json"
+    name = producer if is_file_name(producer) else f"={_hash(producer)}"
+    return f"{topic_folder(topic, uid)}/_producers/{name}.json"
 
 
 def pins_folder(topic: str, uid: str) -> str:
-    return f"{topic}/{uid}/_pins"
+    return f"{topic_folder(topic, uid)}/_pins"
 
 
 def pin(topic: str, uid: str, pin_id: str) -> str:
     """Raises InvalidRequest if the id cannot be a file name."""
-    _check_name("a pin's id", pin_id)
+    check_file_name("a pin's id", pin_id)
     return f"{pins_folder(topic, uid)}/{pin_id}.json"
 
 
@@ -255,14 +253,19 @@ def _hash(producer: str) -> str:
     return hashlib.sha256(producer.encode()).hexdigest()
 
 
-def _check_name(what: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InvalidRequest(
-            f"{what} has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {shown(name)}"
-        )
+def _uid(uid: str) -> str:
+    check_file_name("a topic's uid", uid)
+    return uid
+
+
+def _segment(segment: str) -> str:
+    check_file_name("a segment's name", segment)
+    if segment.startswith("_"):
+        raise InvalidRequest(f"a segment's name begins with no '_', as names of metadata do, not {shown(segment)}")
+    return segment
 
 
 def _document_name(path: str) -> str | None:
     """The name in the path of a JSON file, or None for any other path."""
     name, dot, suffix = path.rsplit("/", 1)[-1].rpartition(".")
-    return name if dot and suffix == "json" and _NAME.fullmatch(name) else None
+    return name if dot and suffix == "json" and is_file_name(name) else None

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from smq_core.model.entities import TopicSpec
 from smq_core.model.keyspace import MAX_PARTITIONS
-from smq_core.model.names import shown
+from smq_core.model.names import is_label, shown
 from smq_core.model.units import UNLIMITED, duration_text, parse_duration, parse_size
 from smq_storage.chunks.column_types import arrow_type, zones
 from smq_storage.chunks.schemas import RESERVED_COLUMNS
@@ -38,13 +38,12 @@ TOGETHER = "fields_together"
 NESTED_TYPES = ("list<", "struct<", "map<")
 
 _DEFAULT = TopicSpec()
-_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _OFFSET = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 def _dns_label(value: str) -> str:
-    if not _DNS_LABEL.fullmatch(value):
+    if not is_label(value):
         raise ValueError(
             f"{shown(value)} is not a DNS-1123 label: use 1 to 63 of a-z, 0-9 and '-', "
             "with a letter or digit at both ends"

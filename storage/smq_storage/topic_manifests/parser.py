@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from smq_core.errors import SpecRejected
 from smq_core.model.entities import Column, Durability, Topic, TopicSchema, TopicSpec
-from smq_core.model.names import bounded, shown
+from smq_core.model.names import DEFAULT_NAMESPACE, bounded, shown
 from smq_core.model.schema_evolution import violations
 from smq_core.model.units import duration_text, size_text
 from smq_storage.topic_manifests.fields import (
@@ -35,7 +35,6 @@ from smq_storage.topic_manifests.fields import (
 )
 from smq_storage.topic_manifests.yaml_documents import load_documents
 
-DEFAULT_NAMESPACE = "default"
 # ``paused`` pauses autoscaling; ``active`` or no such annotation resumes it.
 AUTOSCALING_ANNOTATION = "seaweedmq.io/autoscaling"
 PAUSED, ACTIVE = "paused", "active"

@@ -52,7 +52,7 @@ OPEN = segment_name(3)
 
 def upload(store: Store, topic: Topic, *names: str) -> None:
     for name in names:
-        store.put(paths.upload(topic.uid, name), b"PAR1")
+        store.put(paths.uploaded_file(topic.uid, f"{name}.parquet"), b"PAR1")
 
 
 def uploads(store: Store, topic: Topic) -> set[str]:

@@ -53,7 +53,7 @@ MUTATIONS = (
         "refuse_names_that_no_layout_has",
         "A stranger cannot forbid a broker to open a future segment.",
         ACTIONS,
-        "        self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)\n",
+        "        self._layouts.check_planned_seal(full_topic_name(request.topic), request.uid, request.segment)\n",
         "",
         (f"{TEST}::test_a_seal_that_the_layout_read_does_not_plan_is_tried_again",),
     ),
@@ -93,9 +93,9 @@ MUTATIONS = (
         "prove_by_an_old_layout_that_nothing_was_acked",
         "A broker that did not refuse a segment for good never answers that it does not host it.",
         ACTIONS,
-        "        self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)\n",
+        "        self._layouts.check_planned_seal(full_topic_name(request.topic), request.uid, request.segment)\n",
         """        try:
-            self._layouts.check_planned_seal(full_name(request.topic), request.uid, request.segment)
+            self._layouts.check_planned_seal(full_topic_name(request.topic), request.uid, request.segment)
         except SmqError as error:
             raise NotHosted(error.message) from error
 """,

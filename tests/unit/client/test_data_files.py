@@ -20,7 +20,7 @@ from smq_storage.tables.listed_files import ListedFile, kind_of
 LOCAL = StoreSettings(url="s3://smq", endpoint="http://127.0.0.1:8333")
 CHUNK = paths.chunk("default/t", "uid", "t-0-8-0", 0)
 COMPACTED = paths.compacted_file("default/t", "uid", "t-0-8-0", 0, "nonce")
-UPLOAD = paths.upload("uid", "p-1-1-nonce")
+UPLOAD = paths.uploaded_file("uid", "p-1-1-nonce.parquet")
 
 
 def data_file(path: str, segment: str = "t-0-8-0", first: int = 0, rows: int = 3, first_row: int = 0) -> DataFile:

@@ -158,7 +158,7 @@ def test_paths_are_those_of_the_documented_layout() -> None:
     assert paths.index_page("ns/t", "u", 3) == "ns/t/u/_index/00000003.json"
     assert paths.chunk("ns/t", "u", "t-0", 42) == "ns/t/u/t-0/00000000000000000042.parquet"
     assert paths.group("ns/t", "u", "g") == "ns/t/u/_groups/g.json"
-    assert paths.upload("u", "abc") == "_uploads/u/abc.parquet"
+    assert paths.uploaded_file("u", "abc.parquet") == "_uploads/u/abc.parquet"
     assert paths.upload_name("_uploads/u/abc.parquet") == "abc.parquet"
     assert paths.upload_file_name("billing-0", 3, 1, "n") == "billing-0-3-1-n.parquet"
     assert paths.first_offset("ns/t/u/t-0/00000000000000000042.parquet") == 42

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from smq_core.errors import Unavailable, UnknownTopic
 from smq_core.model.entities import Layout
+from smq_core.model.names import full_topic_name
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 
 
@@ -19,8 +20,8 @@ class TopicDirectory(UserDict[str, ManagedTopic]):
         """Whether the desired topics were read from the platform since this leader began."""
 
     def topic(self, name: str) -> ManagedTopic:
-        """The topic of that full or bare name. Raises UnknownTopic, or Unavailable before the first sync."""
-        full = full_name(name)
+        """The topic of a full or bare name. Raises InvalidRequest, UnknownTopic, before the first sync Unavailable."""
+        full = full_topic_name(name)
         managed = self.get(full)
         if managed is None and not self.synced:
             raise Unavailable("the new leader is still loading its topics: try again in a few seconds")
@@ -51,8 +52,3 @@ class TopicDirectory(UserDict[str, ManagedTopic]):
             managed.layout_known or (managed.unreadable is not None and managed.name not in hosted)
             for managed in self.values()
         )
-
-
-def full_name(name: str) -> str:
-    """``namespace/topic``; a bare name is in the namespace ``default``."""
-    return name if "/" in name else f"default/{name}"

@@ -179,7 +179,7 @@ def test_versions_that_nobody_can_name_any_more_are_orphaned(store: Store, topic
 
 
 def test_uploads_are_looked_up_in_file_lists(store: Store, topic: Topic) -> None:
-    store.put(paths.upload(topic.uid, "old"), b"PAR1")
+    store.put(paths.uploaded_file(topic.uid, "old.parquet"), b"PAR1")
     counting = CountingStore(store)
     assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW, all_written(store, topic)) == 1
     assert counting.reads["file_list"] == 3
@@ -209,7 +209,7 @@ def test_the_reference_chunks_of_a_file_list_are_deleted_and_its_uploads_are_kep
     topic = make_topic(store, 2)
     refer(store, topic, segment_name(0), ROWS)
     name_all(store, topic)
-    store.put(paths.upload(topic.uid, "up"), b"PAR1")
+    store.put(paths.uploaded_file(topic.uid, "up.parquet"), b"PAR1")
     counting = CountingStore(store)
     assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW, all_written(store, topic)) == 0
     assert counting.reads["chunk"] == 1, "the open segment has no chunk yet"

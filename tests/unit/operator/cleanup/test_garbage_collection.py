@@ -170,7 +170,7 @@ def test_referenced_and_unknown_files_are_not_orphaned(store: Store) -> None:
     remove_expired(store, topic, read_consistent(store, topic), groups, BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     write_segment(store, topic, segment_name(3))  # the open one
     write_segment(store, topic, segment_name(4))  # one that the layout, read after the listing, does not have yet
-    store.put(paths.upload(topic.uid, "u"), b"x")
+    store.put(paths.uploaded_file(topic.uid, "u.parquet"), b"x")
     before = {o.path for o in store.list("default")}
     found = collect_orphaned_files(store, topic, NOW)
     assert (found.deleted, found.unknown) == ({}, [segment_name(4)])

@@ -192,7 +192,7 @@ def test_a_pin_that_nobody_could_renew_lives_on(store: Store, topic: Topic) -> N
 
 
 def test_uploads_that_pinned_segments_refer_to_stay(store: Store, topic: Topic) -> None:
-    store.put(paths.upload(topic.uid, "a"), b"PAR1")
+    store.put(paths.uploaded_file(topic.uid, "a.parquet"), b"PAR1")
     reference = Reference(
         upload="a.parquet",
         etag="etag",
