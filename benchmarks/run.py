@@ -119,7 +119,8 @@ def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> 
 
 
 def cluster_of(case: Case, options: RunOptions) -> BenchmarkCluster:
-    return BenchmarkCluster(WORK / "smq", replace(case.cluster, journal=options.journal, secure=options.secure))
+    secure = options.secure or case.cluster.secure
+    return BenchmarkCluster(WORK / "smq", replace(case.cluster, journal=options.journal, secure=secure))
 
 
 def keep(

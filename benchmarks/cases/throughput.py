@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from benchmarks.cases import elastic, faults, references, schema, small_messages
+from benchmarks.cases import elastic, faults, references, schema, small_messages, strangers
 from benchmarks.harness import child_process
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec
 from benchmarks.harness.meter import Meter, memory_mb
@@ -260,6 +260,19 @@ CASES = (
         ),
         steady,
         ClusterSpec(brokers=3),
+    ),
+    Case(
+        "strangers",
+        "1 KB at 500/s to a secure release, 20 refused handshakes/s and 2,000 silent connections at each broker",
+        (
+            Figure("p99_times", "p99, times that without them", 2.0, higher=False),
+            Figure("p50_ms", "p50 ms", higher=False),
+            Figure("p99_ms", "p99 ms", higher=False),
+            Figure("growth_mb", "memory of a broker, MB more", 100.0, higher=False),
+            Figure("admitted", "strangers admitted", 0.0, higher=False),
+        ),
+        strangers.strangers,
+        ClusterSpec(secure=True),
     ),
     *small_messages.CASES,
     *elastic.CASES,
