@@ -18,7 +18,7 @@ def strangers(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     """The latencies with strangers, and p99 as a multiple of that without them."""
     topic = cluster.topic(1)
     words = ("--size", 1000, "--rate", 500, "--linger", 0, "--count", scale.of(30_000, 6_000))
-    calm = child_process.ours("latency", cluster.leader, topic, *words).result()
+    alone = child_process.ours("latency", cluster.leader, topic, *words).result()
     pids = cluster.broker_pids().values()
     before = {pid: memory_mb(pid, "RssAnon") for pid in pids}
     addresses = [broker.address for broker in cluster.client.admin().brokers()]
@@ -33,8 +33,8 @@ def strangers(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     counts = crowd.result()
     row = meter.row(producer.cpu + crowd.cpu)
     figures = latencies(result, row) | {
-        "p99_times": result["p99_ms"] / calm["p99_ms"],
+        "p99_times": result["p99_ms"] / alone["p99_ms"],
         "growth_mb": growth,
         "admitted": float(counts["admitted"]),
     }
-    return Measurement(figures, row, {"calm_p99_ms": calm["p99_ms"], "calm_p50_ms": calm["p50_ms"], **counts})
+    return Measurement(figures, row, {"alone_p99_ms": alone["p99_ms"], "alone_p50_ms": alone["p50_ms"], **counts})

@@ -1,7 +1,7 @@
 """Strangers at the ports of a secure release: ``python -m benchmarks.loads.strangers ADDRESS… --idle 2000 --rate 20``.
 
 At each address they keep ``--idle`` connections that say nothing, and try ``--rate`` handshakes a second with a
-certificate of their own. It prints ``started`` when all idle connections are open, and at SIGTERM a JSON object.
+certificate that nobody signed. It prints ``started`` when all idle connections are open, and at SIGTERM a JSON object.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ def connect(
     ca_file: str | os.PathLike[str] | None = None,
     token: str | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    cert_file: str | os.PathLike[str] | None = None,
+    key_file: str | os.PathLike[str] | None = None,
     uploads: UploadMode = "auto",
     on_wait: Callable[[str], None] | None = None,
 ) -> Client:
@@ -46,6 +48,8 @@ def connect(
         the brokers are encrypted, and both sides prove who they are.
     token, token_file: a bearer token, or the file that has it and is read anew at each use. None of them means
         SMQ_TOKEN or SMQ_TOKEN_FILE. A token needs a ``ca_file``, because it never travels in clear text.
+    cert_file, key_file: a client certificate in place of a token: its chain and its private key, in PEM, both read anew
+        at each use. None of them means SMQ_CERT_FILE and SMQ_KEY_FILE. One file may have both.
     uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
         "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
         "presigned" if the filer needs credentials and this client has none, else "direct".
@@ -67,6 +71,8 @@ def connect(
         ca_file=ca_file,
         token=token,
         token_file=token_file,
+        cert_file=cert_file,
+        key_file=key_file,
     )
     if uploads not in UPLOAD_MODES:
         raise InvalidRequest(f"uploads must be one of {', '.join(UPLOAD_MODES)}, not {uploads!r}")

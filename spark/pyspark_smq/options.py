@@ -53,7 +53,8 @@ Ranges: TypeAlias = Mapping[str, tuple[tuple[int, int], ...]]
 class Connection:
     """Which topic, and how to reach it. Can be sent to another process, with the filer's keys that a user gave.
 
-    ``ca_file`` and ``token_file`` are paths, because each process logs in to a secure release by itself.
+    ``ca_file``, ``token_file``, ``cert_file`` and ``key_file`` are paths, because each process logs in to a secure
+    release by itself.
     """
 
     topic: str
@@ -68,6 +69,8 @@ class Connection:
     filer_session_token: str | None = field(default=None, repr=False)
     ca_file: str | None = None
     token_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
 
     def arguments(self) -> dict[str, Any]:
         """All but the topic, as keyword arguments of ``smq.connect``."""
@@ -83,6 +86,8 @@ class Connection:
             "filer_session_token": self.filer_session_token,
             "ca_file": self.ca_file,
             "token_file": self.token_file,
+            "cert_file": self.cert_file,
+            "key_file": self.key_file,
         }
 
     def read_arguments(self) -> dict[str, Any]:
@@ -216,6 +221,8 @@ _CONNECTION = (
     "filerSessionToken",
     "caFile",
     "tokenFile",
+    "certFile",
+    "keyFile",
 )
 _SHARED = (
     "columns",
@@ -315,6 +322,8 @@ def _connection(given: _Given, writes: bool = False) -> Connection:
         filer_session_token=given.text("filerSessionToken"),
         ca_file=given.text("caFile"),
         token_file=given.text("tokenFile"),
+        cert_file=given.text("certFile"),
+        key_file=given.text("keyFile"),
     )
 
 

@@ -29,6 +29,7 @@ from .client import (
 from .leader import (
     access,
     authorities,
+    certificate_tokens,
     dashboard,
     oidc,
     reconciliation,
@@ -70,6 +71,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "dashboard": dashboard.MUTATIONS,
     "authorities": authorities.MUTATIONS,
     "oidc": oidc.MUTATIONS,
+    "certificate_tokens": certificate_tokens.MUTATIONS,
     "groups": groups.MUTATIONS,
     "leader_access": access.MUTATIONS,
     "cli": cli.MUTATIONS,

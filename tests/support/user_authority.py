@@ -7,20 +7,33 @@ from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
-PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PEM = serialization.Encoding.PEM
 
 
 class UserAuthority:
-    """``pem`` is its own certificate."""
+    """``pem`` is its own certificate. ``above`` signs it, in place of itself."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, above: UserAuthority | None = None) -> None:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self.pem = self._sign(self._name, self._key, life=3600, is_authority=True)
+        self.pem = (above or self)._sign(self._name, self._key, life=3600, is_authority=True)
+
+    def client(
+        self,
+        *subject: tuple[x509.ObjectIdentifier, str],
+        key: PrivateKey | None = None,
+        life: float = 600,
+        usage: x509.ObjectIdentifier | None = None,
+    ) -> tuple[bytes, bytes]:
+        """``tls.crt`` and ``tls.key`` of a caller. ``life`` is in seconds."""
+        key = key or ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(what, value) for what, value in subject])
+        certificate = self._sign(name, key, life=life, is_authority=False, usage=usage)
+        return certificate, key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
     def intermediate(
         self, name: str, kind: str = "ec", *, life: float = 600, is_authority: bool = True
@@ -34,13 +47,23 @@ class UserAuthority:
         private = key.private_bytes(PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
         return certificate, private
 
-    def _sign(self, subject: x509.Name, key: PrivateKey, *, life: float, is_authority: bool) -> bytes:
+    def _sign(
+        self,
+        subject: x509.Name,
+        key: PrivateKey,
+        *,
+        life: float,
+        is_authority: bool,
+        usage: x509.ObjectIdentifier | None = None,
+    ) -> bytes:
         now = time.time()
         builder = x509.CertificateBuilder().issuer_name(self._name).subject_name(subject).public_key(key.public_key())
         builder = builder.serial_number(x509.random_serial_number())
         builder = builder.not_valid_before(datetime.fromtimestamp(now - 60, UTC))
         builder = builder.not_valid_after(datetime.fromtimestamp(now + life, UTC))
         builder = builder.add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        if usage is not None:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         builder = builder.add_extension(identifier, critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())

@@ -116,8 +116,12 @@ topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
 {{/* (dict "root" $ "set" settings): the volumes and mounts that every container has, and those of the user. */}}
 {{- define "smq.volumes" -}}
 - {name: tmp, emptyDir: {}}
-{{- with include "smq.filerCaSource" .root }}
+{{- with include "smq.caSource" (list "filer.ca" .root.Values.filer.ca) }}
 - name: filer-ca
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with include "smq.clientCaSource" . }}
+- name: client-ca
   {{- . | nindent 2 }}
 {{- end }}
 {{- if and .joins (ne .root.Values.security.mode "disabled") }}
@@ -154,8 +158,11 @@ seaweedmq.io/token-audience: {{ include "smq.tokenAudience" . | quote }}
 
 {{- define "smq.volumeMounts" -}}
 - {name: tmp, mountPath: /tmp}
-{{- if include "smq.filerCaSource" .root }}
+{{- if include "smq.caSource" (list "filer.ca" .root.Values.filer.ca) }}
 - {name: filer-ca, mountPath: /etc/smq/filer-ca, readOnly: true}
+{{- end }}
+{{- if include "smq.clientCaSource" . }}
+- {name: client-ca, mountPath: /etc/smq/client-ca, readOnly: true}
 {{- end }}
 {{- if and .joins (ne .root.Values.security.mode "disabled") }}
 - {name: smq, mountPath: /etc/smq/security, readOnly: true}
@@ -165,11 +172,20 @@ seaweedmq.io/token-audience: {{ include "smq.tokenAudience" . | quote }}
 {{- end }}
 {{- end }}
 
-{{- define "smq.filerCaSource" -}}
-{{- with .Values.filer.ca }}
+{{- /* The authorities whose client certificates count, for a leader of a release with security. */}}
+{{- define "smq.clientCaSource" -}}
+{{- if and .leads (ne .root.Values.security.mode "disabled") }}
+{{- include "smq.caSource" (list "security.clientCa" .root.Values.security.clientCa) }}
+{{- end }}
+{{- end }}
+
+{{- /* The source of a volume with the file ca.crt: the name of the value and the value. Empty if it names nothing. */}}
+{{- define "smq.caSource" -}}
+{{- $name := index . 0 }}
+{{- with index . 1 }}
 {{- $items := printf "items: [{key: %s, path: ca.crt}]" (quote .key) }}
 {{- if and .secretName .configMapName }}
-{{- fail "filer.ca: set secretName or configMapName, not both" }}
+{{- fail (printf "%s: set secretName or configMapName, not both" $name) }}
 {{- else if .secretName }}
 secret: {secretName: {{ .secretName | quote }}, {{ $items }}}
 {{- else if .configMapName }}
@@ -208,7 +224,7 @@ configMap: {name: {{ .configMapName | quote }}, {{ $items }}}
 
 {{/* What a client of the queue needs, too: it learns the rest from the leader. */}}
 {{- define "smq.filerAccess" }}
-{{- if include "smq.filerCaSource" . }}
+{{- if include "smq.caSource" (list "filer.ca" .Values.filer.ca) }}
 - {name: SSL_CERT_FILE, value: /etc/smq/filer-ca/ca.crt}
 {{- end }}
 {{- with .Values.filer.secretName }}

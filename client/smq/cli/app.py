@@ -99,6 +99,23 @@ def options(
             show_default="the administrator's of `smq dev --secure`",
         ),
     ] = None,
+    cert_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="SMQ_CERT_FILE",
+            help="A client certificate in place of the token, in PEM, with what is between it and its root.",
+        ),
+    ] = None,
+    key_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="SMQ_KEY_FILE",
+            help="The private key of the certificate, in PEM.",
+            show_default="the certificate's file has it, too",
+        ),
+    ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -113,7 +130,9 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    set_leader(leader, via, timeout, ca_file, token_file)
+    given = {"ca_file": ca_file, "token_file": token_file, "cert_file": cert_file, "key_file": key_file}
+    security: Any = {name: value for name, value in given.items() if value}
+    set_leader(leader, via, timeout, security)
 
 
 def main() -> None:

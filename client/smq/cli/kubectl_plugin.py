@@ -204,7 +204,7 @@ def _access(kubectl: Sequence[str], found: ServicePort, account: str | None) -> 
     with release_access(
         kubectl, name=found.prefix, namespace=found.namespace, audience=found.audience, account=account
     ) as variables:
-        given = os.environ.get("SMQ_TOKEN") or os.environ.get("SMQ_TOKEN_FILE")
+        given = any(os.environ.get(name) for name in ("SMQ_TOKEN", "SMQ_TOKEN_FILE", "SMQ_CERT_FILE"))
         own = {name: value for name, value in variables.items() if name != "SMQ_TOKEN_FILE" or not given}
         os.environ |= own
         try:

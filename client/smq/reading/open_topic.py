@@ -48,6 +48,8 @@ def open_topic(
     filer_session_token: str | None = None,
     ca_file: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    cert_file: str | os.PathLike[str] | None = None,
+    key_file: str | os.PathLike[str] | None = None,
     timeout: float = 10.0,
 ) -> OpenedTopic:
     """Finds a topic. The arguments are those of ``smq.connect``; ``timeout`` is in seconds, for a call to the leader.
@@ -66,6 +68,8 @@ def open_topic(
         filer_session_token=filer_session_token,
         ca_file=ca_file,
         token_file=token_file,
+        cert_file=cert_file,
+        key_file=key_file,
     )
     return _from_leader(name, target, timeout) if target.leaders else _from_files(name, target)
 

@@ -42,9 +42,13 @@ def resolve_target(
     ca_file: str | os.PathLike[str] | None = None,
     token: str | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    cert_file: str | os.PathLike[str] | None = None,
+    key_file: str | os.PathLike[str] | None = None,
 ) -> ConnectTarget:
     """The arguments are those of ``smq.connect``. Raises InvalidRequest if there is neither a leader nor a filer."""
-    security = security_files(ca_file, token, token_file)
+    security = security_files(
+        ca_file=ca_file, token=token, token_file=token_file, cert_file=cert_file, key_file=key_file
+    )
     credentials = None
     if security is not None:
         from smq.transport.security.credentials import Credentials

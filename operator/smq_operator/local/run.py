@@ -56,7 +56,7 @@ def run(settings: LocalSettings) -> None:
 
     election, security, credentials = LocalLeadership(owner, settings), None, None
     if settings.security.knows_callers:
-        kept = SecurityFolder(folder / "security", time.time, oidc=settings.oidc)
+        kept = SecurityFolder(folder / "security", time.time, external_callers=settings.external_callers)
         kept.ensure(owner)
         brokers = kept.broker_tokens(has_ended)
         security = kept.open(brokers, f"{owner}-{os.getpid()}")

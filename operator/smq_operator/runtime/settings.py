@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -22,8 +23,8 @@ from smq_core.file_lists.small_files import MAX_SMALL_FILE_BYTES
 from smq_core.model.addresses import ALL_ADDRESSES, advertised_address, join_address, split_address
 from smq_core.model.units import UNLIMITED, parse_duration, size_text
 from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_operator.runtime.external_callers import ClientAuthoritySettings, ExternalCallers, OidcSettings
 from smq_operator.runtime.merge_settings import MergeSettings
-from smq_operator.runtime.oidc_settings import OidcSettings
 from smq_storage.object_store.clients import DEFAULT_TIMEOUT_SECONDS
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.shared_settings import (
@@ -75,6 +76,13 @@ class Settings(BaseSettings):
     oidc_identity_claim: str = Field("sub", description="the claim that says who the caller is")
     oidc_groups_claim: str = Field("groups", description="the claim that says which groups the caller is in")
     oidc_prefix: str = Field("oidc:", description="comes before these identities and groups, as others may have them")
+    client_ca_file: str = Field(
+        "",
+        description="a file with the authorities, in PEM, whose client certificates are taken, too; default: none",
+    )
+    client_ca_prefix: str = Field(
+        "cert:", description="comes before the identities and groups of client certificates, as others may have them"
+    )
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")
@@ -159,23 +167,26 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _oidc(self) -> Self:
-        if self.oidc is not None and not self.security.knows_callers:
-            raise ValueError("--oidc-issuer needs --security: an open release knows nobody")
+    def _callers(self) -> Self:
+        if self.external_callers != ExternalCallers() and not self.security.knows_callers:
+            raise ValueError("--oidc-issuer and --client-ca-file need --security: an open release knows nobody")
         return self
 
     @property
-    def oidc(self) -> OidcSettings | None:
-        """The issuer whose tokens are taken. Raises ValueError."""
-        if not self.oidc_issuer:
-            return None
-        return OidcSettings(
-            issuer=self.oidc_issuer,
-            audience=self.oidc_audience,
-            identity_claim=self.oidc_identity_claim,
-            groups_claim=self.oidc_groups_claim,
-            prefix=self.oidc_prefix,
-        )
+    def external_callers(self) -> ExternalCallers:
+        """Raises ValueError."""
+        oidc, authority = None, None
+        if self.oidc_issuer:
+            oidc = OidcSettings(
+                issuer=self.oidc_issuer,
+                audience=self.oidc_audience,
+                identity_claim=self.oidc_identity_claim,
+                groups_claim=self.oidc_groups_claim,
+                prefix=self.oidc_prefix,
+            )
+        if self.client_ca_file:
+            authority = ClientAuthoritySettings(ca_file=Path(self.client_ca_file), prefix=self.client_ca_prefix)
+        return ExternalCallers(oidc=oidc, client_authority=authority)
 
     @property
     def store(self) -> StoreSettings:

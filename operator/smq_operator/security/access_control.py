@@ -15,7 +15,10 @@ METADATA_KEY = "authorization"
 SCHEME = "bearer "
 # Longer ones are none; tokens of Kubernetes have one or two kilobytes.
 MAX_TOKEN_LENGTH = 8_000
-NO_TOKEN = "this release needs a token, and the call has none: give one by token_file= or SMQ_TOKEN_FILE"
+NO_TOKEN = (
+    "this release needs a token, and the call has none: give one by token_file= or SMQ_TOKEN_FILE, or a client "
+    "certificate by cert_file= or SMQ_CERT_FILE"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from smq_core.access.policy import parse_policy, rule_for
 from smq_core.access.rights import Access
 from smq_operator.security.callers import AccessDecision, Caller
-from smq_operator.security.watched_file import WatchedFile
+from smq_operator.security.watched_file import WatchedFile, from_yaml
 
 
 class PolicyFile:
@@ -15,7 +15,7 @@ class PolicyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = WatchedFile(path, parse_policy)
+        self._file = WatchedFile(path, from_yaml(parse_policy))
 
     async def allows(self, caller: Caller, access: Access) -> AccessDecision:
         if self._file.current().allows(caller.identity, caller.groups, access):

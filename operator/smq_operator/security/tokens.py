@@ -12,7 +12,7 @@ from typing import Protocol
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_core.model.names import check_labels
 from smq_operator.security.callers import Caller, TokenVerifier
-from smq_operator.security.watched_file import WatchedFile
+from smq_operator.security.watched_file import WatchedFile, from_yaml
 
 MAX_TOKENS = 10_000
 MAX_IDENTITY_LENGTH = 253
@@ -38,7 +38,7 @@ class StaticTokens:
     """The tokens of a file: a list ``tokens``, each with ``identity``, ``sha256`` and perhaps ``groups``."""
 
     def __init__(self, path: Path) -> None:
-        self._file = WatchedFile(path, parse_tokens)
+        self._file = WatchedFile(path, from_yaml(parse_tokens))
 
     async def verify(self, token: str) -> Caller:
         digest, found = token_digest(token), None

@@ -23,12 +23,12 @@ Stamp = tuple[int, int, int]
 
 
 class WatchedFile(Generic[Value]):
-    """``parse`` gets the YAML document, and raises InvalidRequest. The constructor reads the file, and raises that too.
+    """``parse`` gets its bytes, and raises InvalidRequest. The constructor reads the file, and raises that too.
 
     Later a file that is damaged or away changes nothing: an editor may be writing it. The log says so.
     """
 
-    def __init__(self, path: Path, parse: Callable[[object], Value]) -> None:
+    def __init__(self, path: Path, parse: Callable[[bytes], Value]) -> None:
         self._path = path
         self._parse = parse
         self._problem = ""
@@ -72,13 +72,22 @@ class WatchedFile(Generic[Value]):
         if len(text) > MAX_FILE_BYTES:
             raise InvalidRequest(f"{self._path} has more than {MAX_FILE_BYTES:,} bytes")
         try:
+            return self._parse(text)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self._path}: {error.message}") from None
+
+
+def from_yaml(parse: Callable[[object], Value]) -> Callable[[bytes], Value]:
+    """``parse`` gets the document of a file in YAML, and raises InvalidRequest."""
+
+    def parse_text(text: bytes) -> Value:
+        try:
             document = yaml.load(text, Loader=BoundedLoader)
         except yaml.MarkedYAMLError as error:  # without the text around it, which may be a secret
             mark = error.problem_mark or error.context_mark
-            raise InvalidRequest(f"{self._path}: no YAML in line {mark.line + 1 if mark is not None else 1}") from None
+            raise InvalidRequest(f"no YAML in line {mark.line + 1 if mark is not None else 1}") from None
         except (yaml.YAMLError, ValueError):
-            raise InvalidRequest(f"{self._path} is no YAML") from None
-        try:
-            return self._parse(document)
-        except InvalidRequest as error:
-            raise InvalidRequest(f"{self._path}: {error.message}") from None
+            raise InvalidRequest("it is no YAML") from None
+        return parse(document)
+
+    return parse_text

@@ -18,6 +18,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--via", help="a broker's relay, for a program outside the cluster (default: SMQ_VIA)")
     parser.add_argument("--ca-file", help="the roots of a secure release, in PEM (default: SMQ_CA_FILE)")
     parser.add_argument("--token-file", help="the file with this program's token (default: SMQ_TOKEN_FILE)")
+    parser.add_argument("--cert-file", help="a client certificate in place of the token (default: SMQ_CERT_FILE)")
+    parser.add_argument("--key-file", help="the private key of the certificate (default: SMQ_KEY_FILE)")
     parser.add_argument("--filer", help="s3://bucket/prefix; a job that only reads needs no leader then")
     parser.add_argument("--filer-endpoint", help="the S3 endpoint")
     parser.add_argument("--filer-region", help="the S3 region")
@@ -32,6 +34,8 @@ def connection_to(topic: str, given: argparse.Namespace) -> Connection:
         via=given.via,
         ca_file=given.ca_file,
         token_file=given.token_file,
+        cert_file=given.cert_file,
+        key_file=given.key_file,
         namespace=given.namespace,
         filer=given.filer,
         filer_endpoint=given.filer_endpoint,

@@ -65,6 +65,8 @@ def read(
     filer_session_token: str | None = None,
     ca_file: str | None = None,
     token_file: str | None = None,
+    cert_file: str | None = None,
+    key_file: str | None = None,
     namespace: str = "default",
     via: str | None = None,
     columns: Sequence[str] | None = None,
@@ -81,8 +83,8 @@ def read(
     The rows are the same whenever the DataFrame is run. Its files are pinned until :func:`release`, until the session
     stops, or for ``pin_for``; an action after that fails, and says to read again.
 
-    leader, namespace, via, filer..., ca_file, token_file: as the options of ``format("smq")`` and the arguments of
-        ``smq.connect``.
+    leader, namespace, via, filer..., ca_file, token_file, cert_file, key_file: as the options of ``format("smq")`` and
+        the arguments of ``smq.connect``.
     columns: those that the DataFrame has, in this order; None means all, with ``_segment`` and ``_offset``.
     start, end: a time goes by when a message was appended, ``start`` inclusive and ``end`` exclusive (naive means UTC).
         Positions are ``{segment: next offset}``.
@@ -108,6 +110,8 @@ def read(
         filer_session_token,
         ca_file,
         token_file,
+        cert_file,
+        key_file,
     )
     appended = TimeBounds(
         timestamp_of(start).micros if isinstance(start, datetime) else None,

@@ -26,7 +26,7 @@ MUTATIONS = (
         "send_a_token_in_clear_text",
         "A token needs a CA file.",
         FILES,
-        "        if token is not None or token_file is not None:\n            raise",
+        "        if token is not None or token_file is not None or cert_file is not None:\n            raise",
         "        if False:\n            raise",
         (f"{TEST_FILES}::test_what_is_wrong_is_refused",),
     ),

@@ -144,6 +144,7 @@ VALUES: dict[str, dict[str, Any]] = {
             "tokenAudience": "queue",
             "caSecretName": "corporation",
             "oidc": {"issuer": "https://login.example.com/realms/data", "audience": "smq"},
+            "clientCa": {"configMapName": "clients", "key": "bundle.pem", "prefix": "company:"},
         },
         "operator": {"clusterWide": False},
     },
@@ -156,6 +157,10 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
         "security.oidc.audience",
     ),
     "an issuer in clear text": ({"security": {"oidc": {"issuer": "http://login.example.com"}}}, "issuer"),
+    "two authorities of clients": (
+        {"security": {"clientCa": {"configMapName": "a", "secretName": "b"}}},
+        "security.clientCa",
+    ),
     "no filer": ({"filer": {"url": ""}}, "filer.url is needed"),
     "an odd size of a disk": ({"seaweedfs": {"persistence": {"size": "10 GB"}}}, "size"),
     "a scrape every now and then": ({"monitoring": {"serviceMonitor": {"interval": "often"}}}, "interval"),

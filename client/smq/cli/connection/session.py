@@ -75,16 +75,10 @@ def set_leader(
     address: str | None,
     via: str | None = None,
     timeout: float | None = None,
-    ca_file: str | None = None,
-    token_file: str | None = None,
+    security: SecurityOptions | None = None,
 ) -> None:
     """Remembers the options before the command for the rest of this process."""
-    chosen: SecurityOptions = {}
-    if ca_file:
-        chosen["ca_file"] = ca_file
-    if token_file:
-        chosen["token_file"] = token_file
-    _security[:] = [chosen]
+    _security[:] = [security or {}]
     _leader[:] = [address] if address else []
     _via[:] = [via] if via else []
     _timeout[:] = [timeout] if timeout is not None else []
@@ -114,7 +108,7 @@ def security_options() -> SecurityOptions:
     if "ca_file" in chosen or _via:
         return chosen
     found = options_of(security_of_leader(DEV_FOLDER, leader_address()))
-    if os.environ.get("SMQ_TOKEN"):
+    if os.environ.get("SMQ_TOKEN") or "cert_file" in chosen:
         found.pop("token_file", None)
     return {**found, **chosen}
 

@@ -1,4 +1,4 @@
-"""What a program is given to enter a secure release: the roots that it trusts, and its bearer token."""
+"""What a program is given to enter a secure release: the roots that it trusts, and its token or its certificate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
+from smq.transport.security.certificate_files import CertificateFiles, read_file
 from smq_core.errors import InvalidRequest, Unauthenticated
 
 _PEM_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
@@ -19,38 +20,44 @@ class SecurityOptions(TypedDict, total=False):
 
     ca_file: str
     token_file: str
+    cert_file: str
+    key_file: str
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityFiles:
     """``ca_file`` has the roots of the release, in PEM. ``token_file`` has the token, unless ``token`` is one.
 
-    Files are read at each use, because others replace them before what is in them expires.
+    In place of a token a program may have a client ``certificate``. Files are read at each use, because others replace
+    them before what is in them expires.
     """
 
     ca_file: str
     token_file: str | None = None
     token: str | None = field(default=None, repr=False)
+    certificate: CertificateFiles | None = None
 
     def __reduce__(self) -> Any:
         if self.token is not None:
             raise InvalidRequest("a token is not sent to another process: pass token_file in place of token")
-        return SecurityFiles, (self.ca_file, self.token_file)
+        return SecurityFiles, (self.ca_file, self.token_file, None, self.certificate)
 
     def roots(self) -> bytes:
         """The roots, in PEM. Raises InvalidRequest if there are none in the file."""
-        try:
-            found = Path(self.ca_file).read_bytes()
-        except OSError as error:
-            raise InvalidRequest(f"the CA file {self.ca_file} cannot be read: {error.strerror}") from None
+        found = read_file("CA", self.ca_file)
         if _PEM_CERTIFICATE not in found:
             raise InvalidRequest(f"the CA file {self.ca_file} has no certificate in PEM")
         return found
 
     def read_token(self) -> str:
-        """The token as it is now; empty if the program has none. Raises Unauthenticated if the file has none."""
+        """The token as it is now; empty if the program has none. Raises Unauthenticated if a file has none.
+
+        That of a certificate is signed now.
+        """
         if self.token is not None:
             return self.token
+        if self.certificate is not None:
+            return self.certificate.sign_token(self.roots())
         if self.token_file is None:
             return ""
         try:
@@ -73,18 +80,28 @@ def is_token(text: str) -> bool:
 
 
 def security_files(
-    ca_file: str | os.PathLike[str] | None, token: str | None, token_file: str | os.PathLike[str] | None
+    *,
+    ca_file: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    cert_file: str | os.PathLike[str] | None = None,
+    key_file: str | os.PathLike[str] | None = None,
 ) -> SecurityFiles | None:
     """What is given, or else what the environment says; None without security. Raises InvalidRequest."""
-    if token is not None and token_file is not None:
-        raise InvalidRequest("pass either token= or token_file=")
-    if token is None and token_file is None:
+    if token is None and token_file is None and cert_file is None:
         token, token_file = os.environ.get("SMQ_TOKEN") or None, os.environ.get("SMQ_TOKEN_FILE") or None
-        if token is not None and token_file is not None:
-            raise InvalidRequest("both SMQ_TOKEN and SMQ_TOKEN_FILE are set: unset one of them")
+        cert_file = os.environ.get("SMQ_CERT_FILE") or None
+        key_file = key_file or os.environ.get("SMQ_KEY_FILE") or None
+    if sum(it is not None for it in (token, token_file, cert_file)) > 1:
+        raise InvalidRequest(
+            "a program proves who it is by one thing: give only one of token (SMQ_TOKEN), token_file (SMQ_TOKEN_FILE) "
+            "and cert_file (SMQ_CERT_FILE)"
+        )
+    if key_file is not None and cert_file is None:
+        raise InvalidRequest("a key file belongs to a certificate: pass cert_file (or SMQ_CERT_FILE), too")
     ca_file = ca_file or os.environ.get("SMQ_CA_FILE") or None
     if ca_file is None:
-        if token is not None or token_file is not None:
+        if token is not None or token_file is not None or cert_file is not None:
             raise InvalidRequest(
                 "a token without a CA file would travel in clear text: pass ca_file (or SMQ_CA_FILE), the file with "
                 "the roots of the release"
@@ -92,4 +109,7 @@ def security_files(
         return None
     if token is not None and not is_token(token):
         raise InvalidRequest("the token is none: it has to be one line of ASCII without blanks")
-    return SecurityFiles(os.fspath(ca_file), os.fspath(token_file) if token_file is not None else None, token)
+    certificate = CertificateFiles(os.fspath(cert_file), os.fspath(key_file or cert_file)) if cert_file else None
+    return SecurityFiles(
+        os.fspath(ca_file), os.fspath(token_file) if token_file is not None else None, token, certificate
+    )

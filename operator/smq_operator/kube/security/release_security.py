@@ -15,9 +15,9 @@ from smq_operator.kube.settings import RELEASE_LABEL, KubeSettings
 from smq_operator.security.access_control import AccessControl, IdleChecks
 from smq_operator.security.audit import AccessAudit
 from smq_operator.security.authorities import Authorities
+from smq_operator.security.external_tokens import external_tokens
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_operator.security.leader_security import LeaderSecurity
-from smq_operator.security.oidc.oidc_tokens import oidc_tokens
 from smq_operator.security.token_cache import TokenCache
 from smq_operator.security.tokens import BrokerTokens, KindOfTokens, ReleaseTokens
 from smq_proto.signed_grants import GrantSigner
@@ -38,7 +38,7 @@ async def open_security(api: KubeApi, kube: KubeSettings, process: str) -> tuple
     authorities = Authorities(secret, known, lives, time.time)
     peers = peer_tokens(grant_key)
     reviewed = TokenCache(TokenReviews(api, kube.audience, kube.broker_account), time.time)
-    kinds: list[KindOfTokens] = [peers, *oidc_tokens(kube.oidc)]
+    kinds: list[KindOfTokens] = [peers, *external_tokens(kube.external_callers, lambda: authorities.known.roots)]
     rights = AccessReviews(api, time.monotonic)
     idle = IdleChecks(ReleaseTokens(kinds, reviewed.idle), rights.idle)
     security = LeaderSecurity(

@@ -31,15 +31,15 @@ from smq_core.errors import InvalidRequest
 from smq_operator.local.security.broker_credentials import BrokerCredentials
 from smq_operator.local.security.folder_authorities import AUTHORITIES, ROOTS, FolderAuthorities
 from smq_operator.local.security.private_files import sync_folder, write_private
-from smq_operator.runtime.oidc_settings import OidcSettings
+from smq_operator.runtime.external_callers import ExternalCallers
 from smq_operator.security.access_control import AccessControl
 from smq_operator.security.audit import AccessAudit
 from smq_operator.security.authorities import Authorities, recovered
 from smq_operator.security.authority_set import AuthoritySet
 from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_operator.security.external_tokens import external_tokens
 from smq_operator.security.leader_certificate import LeaderCertificate
 from smq_operator.security.leader_security import LeaderSecurity
-from smq_operator.security.oidc.oidc_tokens import oidc_tokens
 from smq_operator.security.policy_file import PolicyFile
 from smq_operator.security.tokens import BrokerTokens, ReleaseTokens, StaticTokens, token_digest
 from smq_proto.signed_grants import GrantSigner, new_signing_key
@@ -69,10 +69,10 @@ class SecurityFolder:
         folder: Path,
         clock: Callable[[], float],
         lives: CertificateLives | None = None,
-        oidc: OidcSettings | None = None,
+        external_callers: ExternalCallers | None = None,
     ) -> None:
         self.folder = folder
-        self._oidc = oidc
+        self._external_callers = external_callers or ExternalCallers()
         self._clock = clock
         self._lives = lives or CertificateLives()
 
@@ -120,7 +120,8 @@ class SecurityFolder:
     def open(self, brokers: BrokerTokens, process: str) -> LeaderSecurity:
         """What is in the folder, for the leader whose process has this id. Raises InvalidRequest if it is not whole."""
         authorities = self._authorities()
-        tokens = ReleaseTokens([brokers, *oidc_tokens(self._oidc)], StaticTokens(self.folder / TOKENS))
+        external = external_tokens(self._external_callers, lambda: authorities.known.roots)
+        tokens = ReleaseTokens([brokers, *external], StaticTokens(self.folder / TOKENS))
         policy = PolicyFile(self.folder / POLICY)
         return LeaderSecurity(
             authorities=authorities,

@@ -11,7 +11,7 @@ from http.client import HTTPException
 from typing import Any
 
 from smq_core.errors import Unavailable
-from smq_operator.runtime.oidc_settings import is_protected
+from smq_operator.runtime.external_callers import is_protected
 
 MAX_DOCUMENT_BYTES = 1 << 20
 # For one document. The leader answers other callers meanwhile.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jwt
@@ -11,7 +10,7 @@ from jwt.exceptions import PyJWTError
 
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_core.model.names import check_labels
-from smq_operator.runtime.oidc_settings import OidcSettings
+from smq_operator.runtime.external_callers import OidcSettings
 from smq_operator.security.callers import Caller
 from smq_operator.security.oidc.issuer_keys import IssuerKeys
 from smq_operator.security.tokens import MAX_IDENTITY_LENGTH
@@ -22,13 +21,6 @@ LEEWAY_SECONDS = 30.0
 REQUIRED_CLAIMS = ("exp", "iss", "sub", "aud")
 # More would make each decision long.
 MAX_GROUPS = 200
-
-
-def oidc_tokens(settings: OidcSettings | None) -> Sequence[OidcTokens]:
-    """Those of the issuer that is set; none without one."""
-    if settings is None:
-        return ()
-    return [OidcTokens(settings, IssuerKeys(settings.issuer, time.monotonic))]
 
 
 class OidcTokens:

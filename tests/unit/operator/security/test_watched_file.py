@@ -7,7 +7,7 @@ import structlog
 
 from smq_core.errors import InvalidRequest
 from smq_operator.security.policy_file import PolicyFile
-from smq_operator.security.watched_file import MAX_FILE_BYTES, WatchedFile
+from smq_operator.security.watched_file import MAX_FILE_BYTES, WatchedFile, from_yaml
 
 
 def parse(document: object) -> str:
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_read_anew_when_it_has_changed(path: Path) -> None:
-    file = WatchedFile(path, parse)
+    file = WatchedFile(path, from_yaml(parse))
     assert file.current() == "first"
     path.write_text("second")
     assert file.current() == "second"
@@ -32,7 +32,7 @@ def test_a_file_is_read_anew_when_it_has_changed(path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["[", "[1]", "'secret", "x" * (MAX_FILE_BYTES + 1), "&a [*a]", None])
 def test_a_damaged_file_changes_nothing_and_is_reported_once(path: Path, content: str | None) -> None:
-    file = WatchedFile(path, parse)
+    file = WatchedFile(path, from_yaml(parse))
     if content is None:
         path.unlink()
     else:
@@ -49,7 +49,7 @@ def test_a_damaged_file_changes_nothing_and_is_reported_once(path: Path, content
 def test_a_leader_does_not_start_with_a_damaged_file(path: Path, content: str | None) -> None:
     path.unlink() if content is None else path.write_text(content)
     with pytest.raises(InvalidRequest, match=str(path)):
-        WatchedFile(path, parse)
+        WatchedFile(path, from_yaml(parse))
 
 
 def test_a_policy_that_allows_everybody_everything_by_mistake_is_none(tmp_path: Path) -> None:

@@ -6,13 +6,19 @@ import pickle
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 import smq
 from smq.transport.connect_target import resolve_target
+from smq.transport.security.certificate_files import CertificateFiles
 from smq.transport.security.security_files import MAX_TOKEN_BYTES, SecurityFiles, security_files
 from smq_core.errors import InvalidRequest, Unauthenticated
+from smq_proto.certificate_tokens import chain_of, is_certificate_token
+from support.user_authority import UserAuthority
 
-VARIABLES = ("SMQ_CA_FILE", "SMQ_TOKEN", "SMQ_TOKEN_FILE")
+NAMES = ("ca_file", "token", "token_file")
+VARIABLES = ("SMQ_CA_FILE", "SMQ_TOKEN", "SMQ_TOKEN_FILE", "SMQ_CERT_FILE", "SMQ_KEY_FILE")
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +28,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_anything_there_is_no_security() -> None:
-    assert security_files(None, None, None) is None
+    assert security_files() is None
     assert resolve_target("h:1").dialer.credentials is None
 
 
@@ -46,7 +52,7 @@ def test_arguments_come_before_the_environment(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert security_files(*arguments) == found
+    assert security_files(**dict(zip(NAMES, arguments, strict=True))) == found
 
 
 @pytest.mark.parametrize(
@@ -56,8 +62,8 @@ def test_arguments_come_before_the_environment(
         ((None, None, "file"), {}, "would travel in clear text"),
         ((None, None, None), {"SMQ_TOKEN": "token"}, "would travel in clear text"),
         ((None, None, None), {"SMQ_TOKEN_FILE": "file"}, "would travel in clear text"),
-        (("ca", "token", "file"), {}, "either token= or token_file="),
-        (("ca", None, None), {"SMQ_TOKEN": "token", "SMQ_TOKEN_FILE": "file"}, "both SMQ_TOKEN and SMQ_TOKEN_FILE"),
+        (("ca", "token", "file"), {}, "only one of token"),
+        (("ca", None, None), {"SMQ_TOKEN": "token", "SMQ_TOKEN_FILE": "file"}, "only one of token"),
         (("ca", "to ken", None), {}, "one line of ASCII"),
         (("ca", "tok\nen", None), {}, "one line of ASCII"),
         (("ca", "", None), {}, "one line of ASCII"),
@@ -100,3 +106,59 @@ def test_a_client_does_not_show_its_token() -> None:
     with smq.connect("h:1", ca_file="ca", token="secret-token") as client:
         shown = [repr(it) for it in (client, client.admin(), client._target, client._leader, client._target.dialer)]
     assert not any("secret-token" in it for it in shown)
+
+
+def test_a_certificate_takes_the_place_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMQ_CERT_FILE", "cert")
+    monkeypatch.setenv("SMQ_KEY_FILE", "key")
+    monkeypatch.setenv("SMQ_CA_FILE", "ca")
+    found = security_files()
+    assert found == SecurityFiles("ca", certificate=CertificateFiles("cert", "key"))
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert security_files(cert_file="own") == SecurityFiles("ca", certificate=CertificateFiles("own", "own"))
+    assert security_files(token_file="file") == SecurityFiles("ca", "file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"ca_file": "ca", "cert_file": "cert", "token_file": "file"}, "only one of token"),
+        ({"ca_file": "ca", "token_file": "file", "key_file": "key"}, "belongs to a certificate"),
+        ({"cert_file": "cert"}, "pass ca_file"),
+    ],
+)
+def test_a_certificate_is_the_only_proof(arguments: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        smq.connect("h:1", **arguments)
+
+
+def test_a_token_is_signed_by_the_certificate_as_it_is_now(tmp_path: Path) -> None:
+    authority = UserAuthority("company")
+    files = {name: tmp_path / name for name in ("ca_file", "cert_file", "key_file")}
+    found = security_files(**files)
+    assert found is not None
+    for life in (100, 200):
+        chain, key = authority.client((NameOID.COMMON_NAME, "alice"), life=life)
+        for path, content in zip(files.values(), (authority.pem, chain, key), strict=True):
+            path.write_bytes(content)
+        assert chain_of(found.read_token()) == x509.load_pem_x509_certificates(chain)
+    files["cert_file"].write_bytes(chain + key)
+    files["key_file"].unlink()
+    with pytest.raises(Unauthenticated, match=r"key file .* cannot be read"):
+        found.read_token()
+    both = security_files(ca_file=files["ca_file"], cert_file=files["cert_file"])
+    assert both is not None and is_certificate_token(both.read_token())
+
+
+@pytest.mark.parametrize("damaged", ["cert_file", "key_file"])
+def test_a_damaged_certificate_is_refused_and_not_quoted(tmp_path: Path, damaged: str) -> None:
+    authority = UserAuthority("company")
+    chain, key = authority.client((NameOID.COMMON_NAME, "alice"))
+    contents = {"ca_file": authority.pem, "cert_file": chain, "key_file": key} | {damaged: b"-----BEGIN secret"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    found = security_files(**{name: tmp_path / name for name in contents})
+    assert found is not None
+    with pytest.raises(Unauthenticated, match="in PEM") as caught:
+        found.read_token()
+    assert "secret" not in str(caught.value)

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from smq_core.errors import Unauthenticated, Unavailable
-from smq_operator.runtime.oidc_settings import OidcSettings
+from smq_operator.runtime.external_callers import OidcSettings
 from smq_operator.security.oidc import issuer_documents
 from smq_operator.security.oidc.issuer_keys import COOLDOWN_SECONDS, KEYS_SECONDS, IssuerKeys
 from smq_operator.security.oidc.oidc_tokens import OidcTokens

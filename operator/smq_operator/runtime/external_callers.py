@@ -1,8 +1,9 @@
-"""Which OpenID Connect issuer's tokens are taken, and who their owners are here."""
+"""Which callers from outside count beside those of the platform, and who they are here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -30,8 +31,30 @@ class OidcSettings:
             raise ValueError("the issuer's tokens need an audience, which is this release's own")
         if not self.identity_claim:
             raise ValueError("a claim has to say who the caller is, such as sub")
-        if not self.prefix.isprintable() or not self.prefix.strip() or self.prefix.startswith("system:"):
-            raise ValueError("the prefix is a text such as oidc:, and does not begin with system:")
+        _check_prefix(self.prefix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientAuthoritySettings:
+    """``ca_file`` has the authorities whose client certificates count, in PEM. ``prefix`` is as that of an issuer."""
+
+    ca_file: Path
+    prefix: str = "cert:"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        _check_prefix(self.prefix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalCallers:
+    oidc: OidcSettings | None = None
+    client_authority: ClientAuthoritySettings | None = None
+
+
+def _check_prefix(prefix: str) -> None:
+    if not prefix.isprintable() or not prefix.strip() or prefix.startswith("system:"):
+        raise ValueError("the prefix is a text such as oidc:, and does not begin with system:")
 
 
 def is_protected(url: str) -> bool:
