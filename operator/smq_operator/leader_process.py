@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import structlog
@@ -26,6 +27,7 @@ from smq_operator.platform_port import Platform
 from smq_operator.reconcile.fleet import FleetReconciler
 from smq_operator.runtime import clock
 from smq_operator.runtime.http_server import HttpServer
+from smq_operator.runtime.problems import CERTIFICATES
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.settings import Settings, advertised
 from smq_operator.runtime.store_pool import StorePool
@@ -207,7 +209,9 @@ async def run_leader(
         await server.start(leader.services)
         if security is not None:
             authorities = security.authorities
-            tasks.supervise("authorities", lambda: authorities.run(lambda: readiness.leads, leader.brokers_behind))
+            report = partial(tasks.problems.show, CERTIFICATES)
+            follow = partial(authorities.run, lambda: readiness.leads, leader.brokers_behind, report)
+            tasks.supervise("authorities", follow)
         if await _wait_for_store(store, pool, readiness, stop):
             platform_started = True
             if await _run_unless_stopped(

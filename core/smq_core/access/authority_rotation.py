@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 DAY_SECONDS = 24 * 3600
+# How long before its end an authority that still signs is a problem; of a short life a sixth. The next one is
+# introduced long before that.
+LATE_SECONDS = 7 * DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,10 @@ class Authority:
     def renew_at(self) -> float:
         """When the next one is to be introduced: at two thirds of its life."""
         return self.issued_at + (self.expires_at - self.issued_at) * 2 / 3
+
+    def is_late(self, now: float) -> bool:
+        """Whether it ends so soon that somebody has to look why it still signs."""
+        return now >= self.expires_at - min(LATE_SECONDS, (self.expires_at - self.issued_at) / 6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ log = structlog.get_logger(__name__)
 
 # What the ``where`` of an unreadable document begins with; its path follows.
 DOCUMENT = "document "
+# The ``where`` of certificates of a secure release that cannot be renewed.
+CERTIFICATES = "certificates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,13 @@ class LeaderProblems:
         if self._problems.get(where) != problem:
             self._problems[where] = problem
             log.error("leader.problem", where=where, topic=topic, message=message)
+
+    def show(self, where: str, message: str) -> None:
+        """The problem at that place; none if the message is empty."""
+        if message:
+            self.report(where, message)
+        else:
+            self.clear(where)
 
     def clear(self, where: str) -> None:
         """That place is in order again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
@@ -57,25 +58,49 @@ class Authorities:
         self._store = store
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._problem = ""
 
     def waits_for(self, brokers_behind: Collection[str]) -> str:
         """See ``Rotation.waits_for``."""
         return self.known.rotation.waits_for(self._clock(), self.lives, brokers_behind)
 
-    async def run(self, leads: Callable[[], bool], brokers_behind: Callable[[], Collection[str]]) -> None:
-        """Follows what is stored, and changes it while this process leads."""
+    async def run(
+        self,
+        leads: Callable[[], bool],
+        brokers_behind: Callable[[], Collection[str]],
+        report: Callable[[str], None],
+    ) -> None:
+        """Follows what is stored, and changes it while this process leads. ``report`` takes each step's ``problem``."""
         while True:
+            failure = ""
             try:
                 await self.step(leads(), brokers_behind)
-                self._problem = ""
             except Conflict:
                 log.info("authorities.changed_by_another_operator")
             except SmqError as error:
-                if error.message != self._problem:
-                    self._problem = error.message
-                    log.error("authorities.unavailable", message=error.message)
+                failure = error.message
+            report(self.problem(failure, brokers_behind()))
             await asyncio.sleep(STEP_SECONDS)
+
+    def problem(self, failure: str, brokers_behind: Collection[str]) -> str:
+        """Why certificates cannot be renewed, now or soon, for people; empty if they can.
+
+        ``failure`` is that of the last step; empty if there was none.
+        """
+        signing, now = self.known.rotation.signing, self._clock()
+        if not signing.is_late(now):
+            return failure and f"the authority of the release cannot be kept up to date: {failure}"
+        ends = datetime.fromtimestamp(signing.expires_at, UTC).isoformat(timespec="seconds")
+        waits_for = self.waits_for(brokers_behind)
+        if self.known.rotation.introduced is not None and waits_for:
+            # Without the seconds that clients have left: a text that changes is another problem each time.
+            why = f"the next one waits for {waits_for}" if brokers_behind else "the next one signs within minutes"
+        elif failure:
+            why = failure
+        elif self._store.given_by:
+            why = f"renew it in {self._store.given_by}"
+        else:
+            why = "introduce the next one by `smq auth rotate-ca`"
+        return f"authority {signing.id} of the release expires at {ends}, and then nobody can connect: {why}"
 
     async def step(self, leads: bool, brokers_behind: Callable[[], Collection[str]]) -> None:
         """Reads what is stored, and takes the next step if this process leads. Raises as the store does."""

@@ -13,7 +13,7 @@ from smq_operator.kube.settings import COMPONENT_LABEL
 from smq_operator.kube.status.desired_resources import camel_case
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.runtime.problems import DOCUMENT, LeaderProblem, LeaderProblems
+from smq_operator.runtime.problems import CERTIFICATES, DOCUMENT, LeaderProblem, LeaderProblems
 
 Found: TypeAlias = list[tuple[Kind, Resource]]
 
@@ -61,6 +61,8 @@ class DecisionEventRecorder:
         problems = set(self._leader_problems.all())
         for problem in sorted(problems - self._recorded, key=lambda it: it.where):
             reason = "DocumentUnreadable" if problem.where.startswith(DOCUMENT) else "LeaderTaskFailed"
+            if problem.where == CERTIFICATES:
+                reason = "CertificatesNotReady"
             for kind, resource in self._topic(problem.topic) or self._deployments("operator"):
                 self._events.record(
                     KubeEvent(ObjectReference.of(kind, resource), reason, problem.message, warning=True)

@@ -15,6 +15,7 @@ from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.status import reconciler
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.runtime import clock
+from smq_operator.runtime.problems import CERTIFICATES
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
@@ -213,9 +214,14 @@ async def test_what_is_wrong_in_the_leader_is_an_event() -> None:
         topic_on_api.server.cache.put(DEPLOYMENTS, {"metadata": metadata})
         leader.tasks.problems.quarantine("a/b.json", "a/b.json is damaged", "default/t")
         leader.tasks.problems.report("task fleet", "the task fleet failed")
-        await wait_until(lambda: topic_on_api.warnings() == {"DocumentUnreadable", "LeaderTaskFailed"}, what="Events")
+        leader.tasks.problems.show(CERTIFICATES, "the authority expires")
+        expected = {"DocumentUnreadable", "LeaderTaskFailed", "CertificatesNotReady"}
+        await wait_until(lambda: topic_on_api.warnings() == expected, what="Events")
         about = {event["reason"]: event["involvedObject"]["kind"] for event in topic_on_api.server.events}
         assert (about["DocumentUnreadable"], about["LeaderTaskFailed"]) == ("Topic", "Deployment")
+        assert about["CertificatesNotReady"] == "Deployment"
+        leader.tasks.problems.show(CERTIFICATES, "")
+        assert CERTIFICATES not in {problem.where for problem in leader.tasks.problems.all()}
 
     await run_leaders(work)
 

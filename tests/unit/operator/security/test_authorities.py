@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from smq_core.access.authority_rotation import CertificateLives
@@ -148,3 +150,36 @@ async def test_a_stored_set_is_read_as_it_was() -> None:
 def test_what_is_no_set_of_authorities_is_refused(document: bytes) -> None:
     with pytest.raises(InvalidRequest):
         AuthoritySet.parse(document)
+
+
+async def test_why_certificates_cannot_be_renewed_is_said_before_they_end() -> None:
+    clock = Clock()
+    leader, _ = own_authorities(clock, lives=LIVES)
+    start, signing = clock.now, leader.signing
+    assert leader.problem("", []) == "" and "cannot be kept up to date: away" in leader.problem("away", [])
+    clock.now = start + 24_990
+    assert leader.problem("", ["b1"]) == ""
+    clock.now = start + 25_001
+    assert "and then nobody can connect: introduce the next one by `smq auth rotate-ca`" in leader.problem("", [])
+    assert leader.problem("away", []).endswith("nobody can connect: away")
+    await leader.step(True, lambda: ["b1"])
+    assert leader.signing.keys == signing.keys
+    behind = leader.problem("", ["b1"])
+    assert behind.endswith("brokers that do not trust the new authority yet: b1")
+    assert "expires at 2023-11-15T06:33:20+00:00" in behind
+    clock.now += 1
+    assert leader.problem("", ["b1"]) == behind, "the same problem is one Event"
+    clock.now += 200
+    await leader.step(True, list)
+    assert leader.problem("", []) == ""
+
+
+async def test_each_step_reports_what_is_wrong() -> None:
+    leader, stored = own_authorities(Clock(), lives=LIVES)
+    stored.failure = Unavailable("away")
+    reported: asyncio.Queue[str] = asyncio.Queue()
+    following = asyncio.create_task(leader.run(lambda: True, list, reported.put_nowait))
+    try:
+        assert "away" in await reported.get()
+    finally:
+        following.cancel()
