@@ -75,8 +75,11 @@ def test_its_token_goes_to_no_other_leader(folder: Path, chosen: dict[str, str])
 
 def test_a_token_that_was_chosen_comes_before_the_administrators(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record_dev(folder, secure=True)
-    session.set_leader(None, token_file="mine")
+    session.set_leader(None, security={"token_file": "mine"})
     assert session.security_options()["token_file"] == "mine"
+    session.set_leader(None, security={"cert_file": "tls.crt"})
+    found = session.security_options()
+    assert found["cert_file"] == "tls.crt" and "token_file" not in found
     session.set_leader(None)
     monkeypatch.setenv("SMQ_TOKEN", "mine")
     assert set(session.security_options()) == {"ca_file"}
@@ -173,7 +176,7 @@ def test_authorities_are_shown_with_what_they_wait_for(
 
 
 def test_jobs_of_spark_get_the_paths(folder: Path) -> None:
-    session.set_leader("h:1", ca_file="ca.crt", token_file="own.token")
+    session.set_leader("h:1", security={"ca_file": "ca.crt", "token_file": "own.token"})
     found = spark.spark_environment([])
     assert found["SMQ_CA_FILE"] == str(folder / "ca.crt") and found["SMQ_TOKEN_FILE"] == str(folder / "own.token")
     assert "SMQ_CA_FILE" not in spark.spark_environment(["--filer", "s3://b"])
