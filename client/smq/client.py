@@ -73,8 +73,7 @@ class Client:
         track(self)
 
     def __repr__(self) -> str:
-        # Never the credentials, which a url may have, too.
-        filer = self._target.store.url.rpartition("@")[2] if self._target.store is not None else ""
+        filer = self._target.store.url if self._target.store is not None else ""
         where = str(self._leader) if self._leader.is_configured else f"the files at {filer}"
         return f"<Client of {where}{', closed' if self._closed else ''}>"
 

