@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from smq_core.errors import InvalidRequest, Unauthenticated
-from smq_core.model.names import check_labels
 from smq_operator.security.callers import Caller, TokenVerifier
 from smq_operator.security.watched_file import WatchedFile, from_yaml
 
@@ -120,7 +119,8 @@ def _token(entry: object, where: str) -> StaticToken:
         raise InvalidRequest(f"{where}.sha256 is no SHA-256 of a token in hexadecimal digits")
     if not isinstance(groups, list) or not all(isinstance(group, str) and group for group in groups):
         raise InvalidRequest(f"{where}.groups is no list of names")
-    if not isinstance(identity, str) or not identity:
-        raise InvalidRequest(f"{where}.identity is missing")
-    check_labels([(f"{where}.identity", identity)], MAX_IDENTITY_LENGTH)
+    if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY_LENGTH or not identity.isprintable():
+        raise InvalidRequest(
+            f"{where}.identity is missing, or is not one of up to {MAX_IDENTITY_LENGTH} printable characters"
+        )
     return StaticToken(digest, Caller(identity=identity, groups=tuple(groups), method="StaticToken"))
