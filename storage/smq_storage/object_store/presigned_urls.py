@@ -21,7 +21,7 @@ UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    access_key: str
+    access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
 

@@ -159,14 +159,6 @@ def test_a_client_without_security_learns_what_to_do(cluster: SecureCluster) -> 
         client.admin().topics()
 
 
-def test_the_log_of_no_process_has_a_token(cluster: SecureCluster, app: str) -> None:
-    token = cluster.token_file(app).read_text()
-    with cluster.connect_as(app) as client:
-        client.admin().whoami()
-    logs = [path.read_text(errors="replace") for path in cluster.folder.rglob("*.log")]
-    assert logs and not any(token in log for log in logs)
-
-
 def test_a_client_outside_is_encrypted_through_the_relay(cluster: SecureCluster, topic: str, app: str) -> None:
     relay = eventually(lambda: cluster.relay_address(next(iter(cluster.pids()))), what="the relay of a broker")
     files = {"ca_file": str(cluster.ca_file), "token_file": str(cluster.token_file(app))}

@@ -22,12 +22,37 @@ TEST_INTERCEPTOR = "tests/unit/operator/api/access/test_interceptor.py"
 TEST_BROKERS_DO = f"{TEST_INTERCEPTOR}::test_a_broker_reports_about_itself_and_does_little_else"
 TEST_STREAM = f"{TEST_INTERCEPTOR}::test_a_stream_ends_when_its_caller_loses_the_right"
 TEST_TOKENS = "tests/unit/operator/security/test_tokens.py"
+TEST_SECRETS = "tests/integration/security/test_secrets.py"
 TEST_AUTH = "tests/unit/operator/api/test_auth.py"
 TEST_DIALER = "tests/unit/operator/brokers/test_dialer.py"
 TEST_FOLDER = "tests/unit/operator/local/security/test_security_folder.py"
 TEST_BROKERS = "tests/unit/operator/local/security/test_brokers.py"
 
 MUTATIONS = (
+    Mutation(
+        "quote_the_token_that_nobody_has",
+        "No exception, log or page has a token.",
+        f"{SECURITY}/tokens.py",
+        '"this release does not know this token: it',
+        'f"this release does not know {token}: it',
+        (f"{TEST_SECRETS}::test_no_secret_is_shown_logged_or_stored",),
+    ),
+    Mutation(
+        "quote_identities_of_a_damaged_file",
+        "The log of a damaged file has none of its values, which may be tokens.",
+        f"{SECURITY}/tokens.py",
+        'printable characters"\n        )\n    return StaticToken(',
+        'printable characters: {identity}"\n        )\n    return StaticToken(',
+        (f"{TEST_TOKENS}::test_a_file_that_cannot_be_meant_is_refused_without_its_values",),
+    ),
+    Mutation(
+        "show_private_keys",
+        "No object shows a secret.",
+        "core/smq_core/access/certificates.py",
+        "key: bytes = field(repr=False)",
+        "key: bytes = field()",
+        ("tests/unit/test_secrets_in_reprs.py",),
+    ),
     Mutation(
         "leave_a_call_out_of_the_leaders_table",
         "Each call of the leader has its rights in the table.",

@@ -1,0 +1,357 @@
+"""Nothing that a secure release shows, logs or stores has a secret of it: every place is searched for all of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import pickle
+import re
+import secrets
+import traceback
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+import smq
+from smq.reading import StateLoader, open_topic
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.processes.cli import smq as run_smq
+from support.processes.local_cluster import manifest
+from support.processes.secure_cluster import SecureCluster
+from support.processes.short_lives import Lives
+from support.user_authority import UserAuthority
+from support.waiting import HANG_GUARD, eventually
+
+pytestmark = pytest.mark.integration
+LIVES = Lives(client=4, grant=3, server=8, authority=3600, margin=1, step=0.2)
+# Whatever has these is a secret, also one that this test does not know.
+PATTERNS = (rb"PRIVATEKEY-----", rb"eyJ[\w-]{20,}\.eyJ", rb"X-Amz-Signature=", rb"smq-broker\.[\w.-]+\.[0-9a-f]{64}")
+
+
+class Search:
+    """``forms`` are how a secret may be written, by its name; ``places`` is what was seen, by where."""
+
+    def __init__(self) -> None:
+        self.forms: dict[str, list[bytes]] = {}
+        self.places: dict[str, bytes] = {}
+
+    def add_token(self, name: str, token: str) -> None:
+        """Its beginning is enough, which is a secret, too."""
+        self.add_bytes(name, token.strip()[:24].encode())
+
+    def add_pem(self, name: str, pem: bytes) -> None:
+        """The number that is the key: each encoding of the key has it."""
+        key = load_pem_private_key(pem, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        number = key.private_numbers().private_value
+        self.add_bytes(name, number.to_bytes(32))
+        self.forms[name].append(str(number).encode())
+
+    def add_bytes(self, name: str, secret: bytes) -> None:
+        assert len(secret) >= 16
+        # Base64 of a text around it depends on where it begins; its first and last characters do on the neighbours.
+        encoded = [base64.b64encode(bytes(shift) + secret)[4 * (shift > 0) : -4].rstrip(b"=") for shift in range(3)]
+        urlsafe = [it.translate(bytes.maketrans(b"+/", b"-_")) for it in encoded]
+        self.forms[name] = [secret, secret.hex().encode(), repr(secret)[2:-1].encode(), *encoded, *urlsafe]
+
+    def see(self, where: str, what: str | bytes) -> None:
+        self.places[where] = self.places.get(where, b"") + (what if isinstance(what, bytes) else what.encode())
+
+    def fails(self, where: str, call: Callable[[], object]) -> None:
+        """Keeps all that a program can print or send of the exception."""
+        with pytest.raises(smq.SmqError) as caught:
+            call()
+        error = caught.value
+        shown = "".join(traceback.format_exception(error))
+        self.see(f"exception of {where}", f"{error}\n{error!r}\n{shown}".encode() + pickle.dumps(error))
+
+    def found(self) -> list[tuple[str, str]]:
+        """Which secret is where. Lines of PEM, also in JSON, are joined first."""
+        found = []
+        for where, text in self.places.items():
+            joined = re.sub(rb"\s|\\n", b"", text)
+            found += [
+                (name, where) for name, forms in self.forms.items() if any(it in text or it in joined for it in forms)
+            ]
+            found += [(repr(it), where) for it in PATTERNS if re.search(it, joined)]
+        return found
+
+
+def test_the_search_finds_a_secret_however_it_is_written() -> None:
+    _, pem = UserAuthority("company").client((NameOID.COMMON_NAME, "alice"))
+    raw, token = secrets.token_bytes(32), secrets.token_urlsafe(32)
+    texts = [
+        *(
+            pem,
+            json.dumps({"key": pem.decode()}),
+            repr(load_pem_private_key(pem, None).private_numbers().private_value),
+        ),  # type: ignore[attr-defined, union-attr]
+        *(raw, raw.hex(), repr(raw), base64.b64encode(raw), base64.urlsafe_b64encode(b"x" + raw), b"\0" + raw + b"\0"),
+        *(token, token[:-3], f"{token[:20]}\n{token[20:]}", base64.b64encode(f"app:{token}".encode())),
+    ]
+    for text in texts:
+        search = Search()
+        search.add_pem("pem", pem)
+        search.add_bytes("raw", raw)
+        search.add_token("token", token)
+        search.see("here", text)
+        assert search.found(), text
+        search.places = {"here": b"nothing"}
+        assert not search.found()
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Iterator[tuple[SecureCluster, UserAuthority]]:
+    """With keys of the filer, and an authority for client certificates. Everything is logged."""
+    keys = {
+        name: secrets.token_urlsafe(24).replace("-", "x").replace("_", "x") for name in ("access_key", "secret_key")
+    }
+    company, authorities = UserAuthority("company"), tmp_path / "clients.crt"
+    authorities.write_bytes(company.pem)
+    more = (
+        f"--client-ca-file={authorities}",
+        "--http=127.0.0.1:0",
+        "--log-level=debug",
+        "--broker-arg=--log-level=debug",
+    )
+    with (
+        SeaweedProcess(tmp_path / "weed", **keys) as weed,
+        SecureCluster(tmp_path / "c", weed.settings("secrets"), lives=LIVES, more=more) as cluster,
+    ):
+        yield cluster, company
+
+
+def test_no_secret_is_shown_logged_or_stored(
+    release: tuple[SecureCluster, UserAuthority], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, company = release
+    caplog.set_level(logging.DEBUG)
+    search = Search()
+    know_keys(search, cluster)
+    chain, key = company.client((NameOID.COMMON_NAME, "alice"))
+    certificate, key_file = tmp_path / "tls.crt", tmp_path / "tls.key"
+    certificate.write_bytes(chain)
+    key_file.write_bytes(key)
+    search.add_pem("the key of alice", key)
+    cluster.create("t")
+    search.add_token("the token of app", cluster.token_file("app").read_text())
+    cluster.allow("app", {"topics": ["t"], "verbs": ["produce", "consume"], "consumerGroups": ["g"]})
+    use_by_certificate(search, cluster, certificate, key_file)
+    refuse_wrong_files(search, cluster, tmp_path, key_file)
+    refuse_wrong_filer_keys(search, cluster)
+    damage_the_files(search, cluster)
+    use_until_a_right_is_lost_and_the_authority_rotates(search, cluster)
+    run_commands(search, cluster, tmp_path)
+    know_keys(search, cluster)
+    look_everywhere(search, cluster)
+    search.see("logs of the client", caplog.text)
+    assert len(search.forms) >= 14, search.forms.keys()
+    assert len(search.places) >= 60, search.places.keys()
+    assert not search.found()
+
+
+def know_keys(search: Search, cluster: SecureCluster) -> None:
+    """Those of the release now."""
+    folder = cluster.security
+    search.add_token("the administrator's token", (folder / "admin.token").read_text())
+    for name in ("grants.key", "brokers.key"):
+        search.add_bytes(name, (folder / name).read_bytes())
+    for it in json.loads((folder / "authorities.json").read_bytes())["authorities"]:
+        if it["key"]:
+            search.add_pem(f"the authority since {it['since']}", it["key"].encode())
+    for path in (folder / "brokers").glob("*.token"):
+        search.add_token(path.name, path.read_text().rpartition(".")[2])
+    for name in ("access_key", "secret_key"):
+        search.add_bytes(f"{name} of the filer", (getattr(cluster.store, name) or "").encode())
+
+
+def know_login(search: Search, client: smq.Client, who: str) -> None:
+    credentials = client._target.dialer.credentials
+    assert credentials is not None
+    search.add_pem(f"the key with which {who} reaches brokers", credentials.certificate().key)
+    for it in (client, client.admin(), client._target, credentials, credentials.certificate()):
+        search.see("reprs", f"{it!r} {it}")
+
+
+def use_by_certificate(search: Search, cluster: SecureCluster, certificate: Path, key_file: Path) -> None:
+    files = {"ca_file": cluster.ca_file, "cert_file": certificate, "key_file": key_file}
+    with smq.connect(cluster.address, **files) as client:
+        search.see("whoami", repr(client.admin().whoami()))
+        know_login(search, client, "alice")
+        search.fails("a producer of alice", lambda: client.producer("t"))
+        search.fails("a rotation by alice", lambda: client.admin().rotate_authority())
+
+
+def refuse_wrong_files(search: Search, cluster: SecureCluster, folder: Path, key_file: Path) -> None:
+    token, wrong = cluster.token_file("app").read_text(), secrets.token_urlsafe(32)
+    search.add_token("a wrong token", wrong)
+    broker = next((cluster.security / "brokers").glob("*.token")).read_text()
+    texts = [
+        wrong,
+        token[:-3],
+        f"{token}\n{token}",
+        f"{token}é",
+        token * 300,
+        broker[:-3],
+        f"eyJhbGciOiJub25lIn0.{token}.",
+    ]
+    for number, text in enumerate(texts):
+        path = folder / f"wrong-{number}.token"
+        path.write_text(text)
+        with smq.connect(cluster.address, ca_file=cluster.ca_file, token_file=path) as client:
+            search.fails(f"token {number}", client.admin().whoami)
+            search.fails(f"token {number} of a consumer", lambda client=client: client.consumer("t"))
+        search.fails(f"token {number}, given", lambda it=text: _whoami(cluster, ca_file=cluster.ca_file, token=it))
+    search.fails("a token in clear text", lambda: _whoami(cluster, token=token))
+    search.fails("a key for a token", lambda: _whoami(cluster, ca_file=cluster.ca_file, token_file=key_file))
+    search.fails("a key for a CA", lambda: _whoami(cluster, ca_file=key_file, token=token))
+    search.fails("a key for a certificate", lambda: _whoami(cluster, ca_file=cluster.ca_file, cert_file=key_file))
+
+
+def _whoami(cluster: SecureCluster, **options: object) -> None:
+    with smq.connect(cluster.address, **options) as client:  # type: ignore[arg-type]
+        client.admin().whoami()
+
+
+def refuse_wrong_filer_keys(search: Search, cluster: SecureCluster) -> None:
+    session, wrong = secrets.token_hex(24), secrets.token_hex(24)
+    search.add_token("a session token of the filer", session)
+    search.add_token("a wrong key of the filer", wrong)
+    where = {"filer_url": cluster.store.url, "filer_endpoint": cluster.store.endpoint}
+    known = {"filer_access_key": cluster.store.access_key, "filer_secret_key": cluster.store.secret_key}
+    for given in (known | {"filer_session_token": session}, known | {"filer_secret_key": wrong}):
+
+        def load(given: dict[str, str | None] = given) -> None:
+            with StateLoader(open_topic("t", **where, **given).location) as loader:  # type: ignore[arg-type]
+                loader.load()
+
+        search.fails(f"the filer with {list(given)}", load)
+
+
+def damage_the_files(search: Search, cluster: SecureCluster) -> None:
+    """Secrets are where they do not belong, or not whole."""
+    path, token = cluster.security / "tokens.yaml", cluster.token_file("app").read_text()
+    whole, log = path.read_text(), cluster.folder / "leader.log"
+    entry = {"identity": "x", "sha256": "0" * 64}
+    damaged = [
+        f'{whole}\n- identity: "{token}',
+        *(
+            yaml.safe_dump({"tokens": [it]})
+            for it in (
+                {**entry, "sha256": token},
+                {**entry, "token": token},
+                {**entry, "identity": f"{token}\n"},
+                token,
+            )
+        ),
+    ]
+    with cluster.connect_as("app") as client:
+        for number, text in enumerate(damaged, 1):
+            path.write_text(text)
+            eventually(
+                lambda n=number: client.admin().whoami() and log.read_text().count("security_file.rejected") >= n,
+                what=f"damage {number} is in the log",
+            )
+    path.write_text(whole)
+    authorities = cluster.security / "authorities.json"
+    content = authorities.read_text()
+    authorities.write_text(content[:-5])
+    eventually(lambda: "is damaged" in log.read_text() or _problem(cluster), what="a problem of the authorities")
+    authorities.write_text(content)
+
+
+def _problem(cluster: SecureCluster) -> bool:
+    return "damaged" in run(cluster, "broker", "list").err
+
+
+def use_until_a_right_is_lost_and_the_authority_rotates(search: Search, cluster: SecureCluster) -> None:
+    keys = {"filer_access_key": cluster.store.access_key, "filer_secret_key": cluster.store.secret_key}
+    with cluster.connect() as admin, cluster.connect_as("app", uploads="presigned", **keys) as client:
+        know_login(search, client, "app")
+        producer, consumer = (
+            client.producer("t", max_inline_bytes=1 << 16),
+            client.consumer("t", group="g", start="earliest"),
+        )
+        for value in (b"a", b"b" * 100_000):
+            producer.send(value).result(HANG_GUARD)
+        assert consumer.poll(HANG_GUARD) is not None
+        consumer.commit()
+        first = {it.id for it in admin.admin().authorities().authorities}
+        admin.admin().rotate_authority()
+        know_keys(search, cluster)
+        eventually(lambda: _signing(admin) not in first, what="another authority signs")
+        producer.send(b"c").result(HANG_GUARD)
+        know_login(search, client, "app after the rotation")
+        cluster.allow("app", {"topics": ["t"], "verbs": ["get"]})
+
+        def send_on() -> None:
+            while True:
+                producer.send(b"d").result(HANG_GUARD)
+
+        search.fails("a producer without its right", send_on)
+        search.fails("a consumer without its right", lambda: client.consumer("t"))
+        search.fails("a change without the right", lambda: client.admin().apply(manifest("t", partitions=128)))
+
+
+def _signing(client: smq.Client) -> str:
+    return next(it.id for it in client.admin().authorities().authorities if it.phase == "signing")
+
+
+def run(cluster: SecureCluster, *words: str, identity: str = "admin"):  # type: ignore[no-untyped-def]
+    token = cluster.security / "admin.token" if identity == "admin" else cluster.token_file(identity)
+    return run_smq("--ca-file", str(cluster.ca_file), "--token-file", str(token), *words, leader=cluster.address)
+
+
+def run_commands(search: Search, cluster: SecureCluster, folder: Path) -> None:
+    changed = folder / "t.json"
+    changed.write_text(manifest("t", segments={"min": 1, "max": 8}))
+    commands = [
+        *(("auth", "whoami"), ("auth", "can-i", "delete", "t"), ("auth", "ca"), ("auth", "rotate-ca")),
+        *(("broker", "list"), ("topic", "list"), ("topic", "describe", "t"), ("topic", "describe", "t", "--story")),
+        ("apply", "--dry-run", "-f", str(changed)),
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        for words, done in zip(commands, pool.map(lambda it: run(cluster, *it), commands), strict=True):
+            assert done.code == 0, (words, done.err)
+            search.see(f"smq {' '.join(words)}", done.out + done.err)
+    denied = run(cluster, "topic", "delete", "t", "--yes", identity="app")
+    assert denied.code == 1 and "app may not" in denied.err
+    search.see("smq topic delete", denied.out + denied.err)
+
+
+def look_everywhere(search: Search, cluster: SecureCluster) -> None:
+    """What processes log, write on disk, show of themselves, serve, and store in the filer."""
+    paths = (cluster.folder / "leader.log", *(cluster.folder / "logs").glob("*.log"))
+    logs = {path.stem: path.read_text() for path in paths}
+    assert logs.keys() >= {"leader", *cluster.pids()}
+    for path in cluster.folder.rglob("*"):
+        if path.is_file() and cluster.security not in path.parents and path.suffix != ".token":
+            search.see(f"file {path.relative_to(cluster.folder)}", path.read_bytes())
+    for pid in (cluster.leader_pid, *cluster.pids().values()):
+        search.see(f"command line of {pid}", Path(f"/proc/{pid}/cmdline").read_bytes())
+    leader = _ready("leader.ready", logs["leader"])
+    served = [f"127.0.0.1:{leader['http']}{path}" for path in ("/", "/overview.json", "/metrics", "/readyz")]
+    for name in cluster.pids():
+        served += [f"{_ready('broker.ready', logs[name])['http']}{path}" for path in ("/metrics", "/readyz")]
+    for url in served:
+        with urllib.request.urlopen(f"http://{url}", timeout=HANG_GUARD) as answer:
+            search.see(f"page {url}", answer.read())
+    store = cluster.store.open()
+    documents = list(store.list(""))
+    assert {"_topic.json", "_layout.json"} <= {it.path.rpartition("/")[2] for it in documents}
+    for it in documents:
+        search.see(f"object {it.path}", bytes(store.get(it.path).data))
+
+
+def _ready(event: str, log: str) -> dict[str, str]:
+    """The line of the log in which a process says where it serves."""
+    line: dict[str, str] = json.loads(next(it for it in reversed(log.splitlines()) if f'"{event}"' in it))
+    return line
