@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any, TypeAlias
+from typing import Any
 
 import jwt
 from cryptography import x509
@@ -30,7 +30,16 @@ MAX_ROOTS = 8
 _AUDIENCE_PREFIX = "smq-roots:sha256:"
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
-PublicKey: TypeAlias = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+# What the library raises for a certificate or key that is damaged, or of a kind that it does not know. Not all of its
+# errors are ValueErrors.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 def audiences(roots: bytes) -> list[str]:
@@ -49,7 +58,7 @@ def sign_token(*, chain: bytes, key: bytes, roots: bytes, now: float) -> str:
         raise InvalidRequest(f"the certificate file has {len(certificates)} certificates: {MAX_CHAIN} at most count")
     try:
         private = serialization.load_pem_private_key(key, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise InvalidRequest("the key file has no private key in PEM, or one with a password") from None
     algorithm = algorithm_of(certificates[0])
     if private.public_key() != certificates[0].public_key():
@@ -74,7 +83,7 @@ def chain_of(token: str) -> list[x509.Certificate]:
         encoded = jwt.get_unverified_header(token)["x5c"]
         if isinstance(encoded, list) and 0 < len(encoded) <= MAX_CHAIN:
             return [x509.load_der_x509_certificate(base64.b64decode(it, validate=True)) for it in encoded]
-    except (PyJWTError, ValueError, TypeError, LookupError, RecursionError, UnsupportedAlgorithm):
+    except (PyJWTError, LookupError, RecursionError, *UNREADABLE):
         pass
     raise InvalidRequest(f"it has no chain of one to {MAX_CHAIN} certificates")
 
@@ -83,7 +92,7 @@ def algorithm_of(certificate: x509.Certificate) -> str:
     """The only one that counts for tokens with the key of this certificate. Raises InvalidRequest."""
     try:
         key = certificate.public_key()
-    except (ValueError, UnsupportedAlgorithm):
+    except UNREADABLE:
         key = None
     if isinstance(key, rsa.RSAPublicKey):
         return "PS256"
@@ -100,5 +109,5 @@ _DER = serialization.Encoding.DER
 def _certificates(pem: bytes, what: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
-    except (ValueError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise InvalidRequest(f"{what} has no certificate in PEM, or a damaged one") from None

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -22,19 +21,10 @@ from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import Peer
 from smq_core.errors import InvalidRequest, Unavailable
+from smq_proto.certificate_tokens import UNREADABLE
 
 # A certificate counts from a little before its issue, because clocks differ.
 CLOCK_SKEW_SECONDS = 300
-# What the library raises for a certificate or key that is damaged, or of a kind that it does not know. Not all of its
-# errors are ValueErrors.
-_UNUSABLE = (
-    ValueError,
-    TypeError,
-    UnsupportedAlgorithm,
-    x509.DuplicateExtension,
-    x509.InvalidVersion,
-    x509.UnsupportedGeneralNameType,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +186,7 @@ def _readable(what: str, but: str = "") -> Iterator[None]:
     """Turns what the library raises into InvalidRequest. Its text is left out, because it may quote a key."""
     try:
         yield
-    except _UNUSABLE as error:
+    except UNREADABLE as error:
         needed = f"PEM {but}".strip()
         raise InvalidRequest(
             f"{what} is damaged, no {needed}, or of a kind that is not supported ({type(error).__name__}): "

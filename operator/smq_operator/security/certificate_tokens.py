@@ -11,20 +11,19 @@ from datetime import UTC, datetime
 
 import jwt
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 from jwt.exceptions import PyJWTError
 
 from smq_core.errors import InvalidRequest, Unauthenticated
-from smq_core.model.names import check_labels
 from smq_operator.runtime.external_callers import ClientAuthoritySettings
 from smq_operator.security.callers import Caller
-from smq_operator.security.tokens import MAX_IDENTITY_LENGTH
+from smq_operator.security.external_caller import LEEWAY_SECONDS, MAX_GROUPS, external_caller
 from smq_operator.security.watched_file import WatchedFile
 from smq_proto.certificate_tokens import (
     LIFE_SECONDS,
     MAX_CHAIN,
+    UNREADABLE,
     algorithm_of,
     audiences,
     chain_of,
@@ -32,9 +31,6 @@ from smq_proto.certificate_tokens import (
 )
 
 METHOD = "ClientCertificate"
-# Clocks of callers and leader differ.
-LEEWAY_SECONDS = 30.0
-MAX_GROUPS = 200
 
 
 class CertificateTokens:
@@ -73,7 +69,7 @@ class CertificateTokens:
                 f"the client certificate does not count here: {error}. It has to be signed by an authority in the "
                 "leader's --client-ca-file, for the use of clients, and not to have expired"
             ) from None
-        except (PyJWTError, InvalidRequest, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        except (PyJWTError, InvalidRequest, *UNREADABLE) as error:
             raise Unauthenticated(f"the token of this client certificate does not count here: {error}") from None
         if not issued_at - LEEWAY_SECONDS <= now <= min(expires_at, issued_at + LIFE_SECONDS) + LEEWAY_SECONDS:
             raise Unauthenticated(
@@ -88,17 +84,10 @@ class CertificateTokens:
         groups = _texts(leaf.subject, NameOID.ORGANIZATION_NAME)
         if len(groups) > MAX_GROUPS:
             raise Unauthenticated(f"the subject of this client certificate has more than {MAX_GROUPS} of O")
-        try:
-            for what, name in [("the CN", names[0]), *(("an O", group) for group in groups)]:
-                check_labels([(f"{what} of a client certificate", self._prefix + name)], MAX_IDENTITY_LENGTH)
-        except InvalidRequest as error:
-            raise Unauthenticated(error.message) from None
-        return Caller(
-            identity=self._prefix + names[0],
-            groups=tuple(self._prefix + group for group in groups),
-            method=METHOD,
-            expires_at=leaf.not_valid_after_utc.timestamp(),
-        )
+        identity = ("the CN of a client certificate", names[0])
+        labels = [("an O of a client certificate", group) for group in groups]
+        expires_at = leaf.not_valid_after_utc.timestamp()
+        return external_caller(self._prefix, identity, labels, method=METHOD, expires_at=expires_at)
 
 
 def _verifier(authorities: list[x509.Certificate], now: float) -> x509.verification.ClientVerifier:
@@ -130,7 +119,7 @@ def _check_usage(_: Policy, __: x509.Certificate, usage: x509.KeyUsage | None) -
 def _authorities(text: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(text)
-    except ValueError:
+    except UNREADABLE:
         raise InvalidRequest("it has no certificate in PEM, or a damaged one") from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..mutation import Mutation
 
 TOKENS = "operator/smq_operator/security/certificate_tokens.py"
+CALLER = "operator/smq_operator/security/external_caller.py"
 FORMAT = "proto/smq_proto/certificate_tokens.py"
 TEST = "tests/unit/operator/security/test_certificate_tokens.py"
 
@@ -52,9 +53,9 @@ MUTATIONS = (
     Mutation(
         "name_callers_without_the_prefix",
         "A certificate makes nobody a ServiceAccount.",
-        TOKENS,
-        "identity=self._prefix + names[0]",
-        "identity=names[0]",
+        CALLER,
+        "(what, prefix + text)",
+        "(what, text)",
         (f"{TEST}::test_a_caller_is_who_its_certificate_says",),
     ),
     Mutation(
@@ -69,8 +70,8 @@ MUTATIONS = (
         "outlive_the_certificate",
         "What a caller gets ends with its certificate.",
         TOKENS,
-        "expires_at=leaf.not_valid_after_utc.timestamp(),",
-        "",
+        "expires_at = leaf.not_valid_after_utc.timestamp()",
+        "expires_at = 0.0",
         (f"{TEST}::test_a_caller_is_who_its_certificate_says",),
     ),
     Mutation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..mutation import Mutation
 
 KEYS = "operator/smq_operator/security/oidc/issuer_keys.py"
+CALLER = "operator/smq_operator/security/external_caller.py"
 TOKENS = "operator/smq_operator/security/oidc/oidc_tokens.py"
 DOCUMENTS = "operator/smq_operator/security/oidc/issuer_documents.py"
 
@@ -41,9 +42,9 @@ MUTATIONS = (
     Mutation(
         "leave_out_the_prefix",
         "Nobody at the issuer has the name of another kind of caller.",
-        TOKENS,
-        "identity = settings.prefix + name",
-        "identity = name",
+        CALLER,
+        "(what, prefix + text)",
+        "(what, text)",
         (f"{TEST}::test_each_kind_of_token_has_its_own_callers",),
     ),
     Mutation(

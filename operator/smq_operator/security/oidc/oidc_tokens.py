@@ -8,19 +8,14 @@ from typing import Any
 import jwt
 from jwt.exceptions import PyJWTError
 
-from smq_core.errors import InvalidRequest, Unauthenticated
-from smq_core.model.names import check_labels
+from smq_core.errors import Unauthenticated
 from smq_operator.runtime.external_callers import OidcSettings
 from smq_operator.security.callers import Caller
+from smq_operator.security.external_caller import LEEWAY_SECONDS, MAX_GROUPS, external_caller
 from smq_operator.security.oidc.issuer_keys import IssuerKeys
-from smq_operator.security.tokens import MAX_IDENTITY_LENGTH
 
 METHOD = "OIDC"
-# Clocks of issuer and leader differ.
-LEEWAY_SECONDS = 30.0
 REQUIRED_CLAIMS = ("exp", "iss", "sub", "aud")
-# More would make each decision long.
-MAX_GROUPS = 200
 
 
 class OidcTokens:
@@ -71,15 +66,5 @@ class OidcTokens:
         groups = [groups] if isinstance(groups, str) else groups
         if not isinstance(groups, list) or not all(isinstance(it, str) for it in groups) or len(groups) > MAX_GROUPS:
             raise Unauthenticated(f"the claim {settings.groups_claim} is no list of up to {MAX_GROUPS} groups")
-        identity = settings.prefix + name
-        try:
-            check_labels([("the identity of a token", identity)], MAX_IDENTITY_LENGTH)
-            check_labels([("a group of a token", settings.prefix + it) for it in groups], MAX_IDENTITY_LENGTH)
-        except InvalidRequest as error:
-            raise Unauthenticated(error.message) from None
-        return Caller(
-            identity=identity,
-            groups=tuple(settings.prefix + it for it in groups),
-            method=METHOD,
-            expires_at=float(claims["exp"]),
-        )
+        identity, labels = ("the identity of a token", name), [("a group of a token", it) for it in groups]
+        return external_caller(settings.prefix, identity, labels, method=METHOD, expires_at=float(claims["exp"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,8 @@ from smq_core.access.authority_rotation import CertificateLives
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_operator.runtime.external_callers import ClientAuthoritySettings
 from smq_operator.security.certificate_authority import CertificateAuthority
-from smq_operator.security.certificate_tokens import LEEWAY_SECONDS, CertificateTokens
+from smq_operator.security.certificate_tokens import CertificateTokens
+from smq_operator.security.external_caller import LEEWAY_SECONDS
 from smq_proto.certificate_tokens import LIFE_SECONDS, MAX_CHAIN, TOKEN_TYPE, audiences, sign_token
 from support.user_authority import PrivateKey, UserAuthority
 
@@ -183,6 +185,16 @@ async def test_a_certificate_names_one_caller(release: Release, subject: tuple[A
 @pytest.mark.parametrize("x5c", [None, [], "AAAA", ["AAAA"], [7], ["A"] * (MAX_CHAIN + 1), {}])
 async def test_a_token_without_a_chain_is_none(release: Release, x5c: Any) -> None:
     token = jwt.encode({}, "k" * 64, "HS256", {"typ": TOKEN_TYPE, "x5c": x5c})
+    with pytest.raises(Unauthenticated, match="no chain"):
+        await release.tokens.verify(token)
+
+
+async def test_a_certificate_of_an_unknown_version_is_none(release: Release) -> None:
+    chain, _ = release.authority.client((CN, "alice"))
+    der = x509.load_pem_x509_certificate(chain).public_bytes(serialization.Encoding.DER)
+    later = der.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020109"))
+    assert later != der
+    token = jwt.encode({}, "k" * 64, "HS256", {"typ": TOKEN_TYPE, "x5c": [base64.b64encode(later).decode()]})
     with pytest.raises(Unauthenticated, match="no chain"):
         await release.tokens.verify(token)
 
