@@ -22,7 +22,7 @@ from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_operator.security.audit import DenialReason
+from smq_operator.security.access.audit import DenialReason
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_operator.status.health import FILER
 

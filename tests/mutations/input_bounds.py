@@ -73,7 +73,7 @@ MUTATIONS = (
     Mutation(
         "receive_reports_of_clients",
         "Only brokers may send more than other callers.",
-        "operator/smq_operator/security/access_control.py",
+        "operator/smq_operator/security/access/access_control.py",
         "entry.is_of_brokers and not caller.is_broker",
         "entry.is_of_brokers and False",
         ("tests/integration/security/test_request_sizes.py::test_a_client_is_refused_before_its_report_is_received",),
@@ -249,9 +249,9 @@ MUTATIONS = (
     Mutation(
         "log_denials_by_names_of_callers",
         "A caller that tries many names does not fill the log.",
-        "operator/smq_operator/security/audit.py",
+        "operator/smq_operator/security/access/audit.py",
         "access.partition('\"')[0]",
         "access",
-        ("tests/unit/operator/security/test_audit.py",),
+        ("tests/unit/operator/security/access/test_audit.py",),
     ),
 )

@@ -22,8 +22,8 @@ from smq_operator.api.server import LeaderServices, make_server
 from smq_operator.local.security.folder import SecurityFolder
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.security.callers import Caller, current_caller
+from smq_operator.security.identities.tokens import BrokerTokens, token_digest
 from smq_operator.security.leader_security import LeaderSecurity
-from smq_operator.security.tokens import BrokerTokens, token_digest
 from smq_proto.error_conversion import error_from_pb
 from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb

@@ -21,7 +21,7 @@ from smq_core.access.peers import LEADER_SERVER_NAME, Peer, Role, broker_server_
 from smq_core.access.rights import Right
 from smq_core.errors import PermissionDenied, SmqError, Unauthenticated, Unavailable
 from smq_core.model.entities import SECOND, Replica
-from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
 from smq_proto.error_conversion import error_to_pb
 from smq_proto.flight import to_flight
 from smq_proto.logins import certificate_to_pb

@@ -22,7 +22,7 @@ from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_core.access.peers import Peer, Role
 from smq_operator.kube.security.release_secret import ReleaseSecret
 from smq_operator.local.security.folder import SecurityFolder
-from smq_operator.security.tokens import StaticTokens
+from smq_operator.security.identities.tokens import StaticTokens
 from smq_proto.signed_grants import GrantSigner, GrantVerifier
 from smq_storage.object_store.presigned_urls import SigningKey
 from smq_storage.object_store.store import StoreSettings
@@ -53,12 +53,12 @@ OTHERS = {
     # An object, whose own repr is below: it hides what it has.
     "smq.transport.connect_target.ConnectTarget": {"key"},
     "smq.transport.dialer.Dialer": {"credentials"},
-    "smq_operator.security.access_control.IdleChecks": {"tokens"},
+    "smq_operator.security.access.access_control.IdleChecks": {"tokens"},
     "smq_storage.object_store.clients.S3Options": {"key"},
     # Names: of an audience, and of a Secret.
     "smq_operator.kube.settings.KubeSettings": {"token_audience", "ca_secret"},
     # The public key of an issuer.
-    "smq_operator.security.oidc.issuer_keys.IssuerKey": {"key"},
+    "smq_operator.security.identities.oidc.issuer_keys.IssuerKey": {"key"},
 }
 SHOWN = MESSAGE_KEYS | OTHERS
 

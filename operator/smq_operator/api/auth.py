@@ -21,8 +21,8 @@ from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
-from smq_operator.security.access_control import NO_TOKEN, denial_text
-from smq_operator.security.authorities import Authorities
+from smq_operator.security.access.access_control import NO_TOKEN, denial_text
+from smq_operator.security.authority.authorities import Authorities
 from smq_operator.security.callers import Caller, current_caller
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_proto.logins import certificate_to_pb

@@ -28,7 +28,7 @@ from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
-from smq_operator.security.access_control import AccessControl
+from smq_operator.security.access.access_control import AccessControl
 from smq_operator.security.callers import current_caller
 from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog.atomic_publishes import change_publishes, read_publishes

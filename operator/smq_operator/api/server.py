@@ -22,7 +22,7 @@ from smq_operator.api.request_sizes import MAX_REPORT_BYTES, RequestSizes
 from smq_operator.api.topics import TopicService
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.settings import host_port
-from smq_operator.security.anonymous_access import AnonymousAccess
+from smq_operator.security.access.anonymous_access import AnonymousAccess
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_proto.v1.admin_pb2_grpc import add_AdminServicer_to_server
 from smq_proto.v1.auth_pb2_grpc import add_AuthServicer_to_server

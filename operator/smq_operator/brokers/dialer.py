@@ -9,7 +9,7 @@ import pyarrow.flight as fl
 
 from smq_core.access.certificates import Certificate
 from smq_core.model.entities import Replica
-from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.authority.leader_certificate import LeaderCertificate
 from smq_proto.flight import connect
 from smq_proto.tls_probe import speaks_tls
 

@@ -1,1 +1,1 @@
-"""Who may do what in a release: the certificate authority, tokens, and rights."""
+"""Who may do what in a release: its authority, the identities of callers, and access."""

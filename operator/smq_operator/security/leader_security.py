@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smq_operator.security.access_control import AccessControl
-from smq_operator.security.authorities import Authorities
-from smq_operator.security.certificate_authority import CertificateAuthority
-from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.access.access_control import AccessControl
+from smq_operator.security.authority.authorities import Authorities
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
+from smq_operator.security.authority.leader_certificate import LeaderCertificate
 from smq_proto.signed_grants import GrantSigner
 
 

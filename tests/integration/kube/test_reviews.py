@@ -18,8 +18,8 @@ from smq_operator.kube.security.access_reviews import ALLOWED_SECONDS, DENIED_SE
 from smq_operator.kube.security.given_authority import GivenAuthority
 from smq_operator.kube.security.release_secret import ReleaseSecret
 from smq_operator.kube.security.token_reviews import TokenReviews
-from smq_operator.security.authorities import Authorities
-from smq_operator.security.authority_set import AuthoritySet
+from smq_operator.security.authority.authorities import Authorities
+from smq_operator.security.authority.authority_set import AuthoritySet
 from smq_operator.security.callers import Caller
 from support.kube.client import KubeClient
 from support.kube.operator_process import pod_of

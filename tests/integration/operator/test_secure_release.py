@@ -11,7 +11,7 @@ import yaml
 
 import smq
 from smq_core import errors
-from smq_operator.security.tokens import token_digest
+from smq_operator.security.identities.tokens import token_digest
 from smq_proto.v1 import admin_pb2
 from support.processes.leader import LeaderProcess, manifest
 from support.processes.seaweed import Seaweed

@@ -10,9 +10,9 @@ SECURITY = "operator/smq_operator/security"
 INTERCEPTOR = "operator/smq_operator/api/access/interceptor.py"
 AUTH = "operator/smq_operator/api/auth.py"
 API_SERVER = "operator/smq_operator/api/server.py"
-ANONYMOUS_ACCESS = f"{SECURITY}/anonymous_access.py"
+ANONYMOUS_ACCESS = f"{SECURITY}/access/anonymous_access.py"
 
-ACCESS_CONTROL = f"{SECURITY}/access_control.py"
+ACCESS_CONTROL = f"{SECURITY}/access/access_control.py"
 TEST_IDLE = "tests/unit/operator/security/test_idle_clients.py"
 TEST_CALLS = "tests/unit/core/access/test_leader_calls.py"
 TEST_POLICY = "tests/unit/core/access/test_policy.py"
@@ -21,7 +21,7 @@ TEST_PERMISSIVE = "tests/unit/operator/api/access/test_permissive.py"
 TEST_INTERCEPTOR = "tests/unit/operator/api/access/test_interceptor.py"
 TEST_BROKERS_DO = f"{TEST_INTERCEPTOR}::test_a_broker_reports_about_itself_and_does_little_else"
 TEST_STREAM = f"{TEST_INTERCEPTOR}::test_a_stream_ends_when_its_caller_loses_the_right"
-TEST_TOKENS = "tests/unit/operator/security/test_tokens.py"
+TEST_TOKENS = "tests/unit/operator/security/identities/test_tokens.py"
 TEST_SECRETS = "tests/integration/security/test_secrets.py"
 TEST_AUTH = "tests/unit/operator/api/test_auth.py"
 TEST_DIALER = "tests/unit/operator/brokers/test_dialer.py"
@@ -32,7 +32,7 @@ MUTATIONS = (
     Mutation(
         "quote_the_token_that_nobody_has",
         "No exception, log or page has a token.",
-        f"{SECURITY}/tokens.py",
+        f"{SECURITY}/identities/tokens.py",
         '"this release does not know this token: it',
         'f"this release does not know {token}: it',
         (f"{TEST_SECRETS}::test_no_secret_is_shown_logged_or_stored",),
@@ -40,7 +40,7 @@ MUTATIONS = (
     Mutation(
         "quote_identities_of_a_damaged_file",
         "The log of a damaged file has none of its values, which may be tokens.",
-        f"{SECURITY}/tokens.py",
+        f"{SECURITY}/identities/tokens.py",
         'printable characters"\n        )\n    return StaticToken(',
         'printable characters: {identity}"\n        )\n    return StaticToken(',
         (f"{TEST_TOKENS}::test_a_file_that_cannot_be_meant_is_refused_without_its_values",),
@@ -104,7 +104,7 @@ MUTATIONS = (
     Mutation(
         "let_a_broker_report_about_another",
         "A report is about the broker whose token it has.",
-        f"{SECURITY}/access_control.py",
+        f"{SECURITY}/access/access_control.py",
         "elif not caller.proves(needs.incarnation):",
         "elif not caller.is_broker:",
         (TEST_BROKERS_DO,),
@@ -112,7 +112,7 @@ MUTATIONS = (
     Mutation(
         "let_clients_report",
         "Only brokers report, also about nothing.",
-        f"{SECURITY}/access_control.py",
+        f"{SECURITY}/access/access_control.py",
         "elif not caller.proves(needs.incarnation):",
         "elif caller.is_broker and not caller.proves(needs.incarnation):",
         (TEST_BROKERS_DO,),
@@ -120,7 +120,7 @@ MUTATIONS = (
     Mutation(
         "let_brokers_call_everything",
         "The token of a broker opens few calls.",
-        f"{SECURITY}/access_control.py",
+        f"{SECURITY}/access/access_control.py",
         "if not needs.brokers_too:",
         "if False:",
         (TEST_BROKERS_DO,),
@@ -128,7 +128,7 @@ MUTATIONS = (
     Mutation(
         "accept_any_token_of_a_broker",
         "The token of a broker has a MAC by the leader's key.",
-        f"{SECURITY}/tokens.py",
+        f"{SECURITY}/identities/tokens.py",
         "if not hmac.compare_digest(mac.encode(), self._mac(incarnation).encode()):",
         "if not mac:",
         (f"{TEST_TOKENS}::test_each_leader_with_the_key_knows_the_token_of_a_broker",),
@@ -136,7 +136,7 @@ MUTATIONS = (
     Mutation(
         "accept_tokens_of_brokers_that_have_ended",
         "The token of a broker ends with it.",
-        f"{SECURITY}/tokens.py",
+        f"{SECURITY}/identities/tokens.py",
         "if self._has_ended(incarnation):",
         "if False:",
         (f"{TEST_TOKENS}::test_the_token_of_a_broker_ends_with_it",),
@@ -144,7 +144,7 @@ MUTATIONS = (
     Mutation(
         "accept_any_token",
         "A token is one of the file.",
-        f"{SECURITY}/tokens.py",
+        f"{SECURITY}/identities/tokens.py",
         "if hmac.compare_digest(entry.digest, digest):",
         "if digest:",
         (f"{TEST_TOKENS}::test_a_token_of_the_file_says_who_has_it",),

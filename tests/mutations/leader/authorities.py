@@ -5,14 +5,14 @@ from __future__ import annotations
 from ..mutation import Mutation
 
 ROTATION = "core/smq_core/access/authority_rotation.py"
-AUTHORITIES = "operator/smq_operator/security/authorities.py"
-AUTHORITY_SET = "operator/smq_operator/security/authority_set.py"
-CERTIFICATES = "operator/smq_operator/security/certificate_authority.py"
+AUTHORITIES = "operator/smq_operator/security/authority/authorities.py"
+AUTHORITY_SET = "operator/smq_operator/security/authority/authority_set.py"
+CERTIFICATES = "operator/smq_operator/security/authority/certificate_authority.py"
 
 TEST_ROTATION = "tests/unit/core/access/test_authority_rotation.py"
 TEST_TRUST = f"{TEST_ROTATION}::test_everybody_trusts_every_certificate_at_each_moment"
-TEST_AUTHORITIES = "tests/unit/operator/security/test_authorities.py"
-TEST_CERTIFICATES = "tests/unit/operator/security/test_certificate_authority.py"
+TEST_AUTHORITIES = "tests/unit/operator/security/authority/test_authorities.py"
+TEST_CERTIFICATES = "tests/unit/operator/security/authority/test_certificate_authority.py"
 TEST_RENEWAL = "tests/unit/broker/access/test_renewal.py"
 
 MUTATIONS = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-TOKENS = "operator/smq_operator/security/certificate_tokens.py"
-CALLER = "operator/smq_operator/security/external_caller.py"
+TOKENS = "operator/smq_operator/security/identities/certificate_tokens.py"
+CALLER = "operator/smq_operator/security/identities/external_caller.py"
 FORMAT = "proto/smq_proto/certificate_tokens.py"
-TEST = "tests/unit/operator/security/test_certificate_tokens.py"
+TEST = "tests/unit/operator/security/identities/test_certificate_tokens.py"
 
 MUTATIONS = (
     Mutation(

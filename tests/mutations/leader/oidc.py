@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-KEYS = "operator/smq_operator/security/oidc/issuer_keys.py"
-CALLER = "operator/smq_operator/security/external_caller.py"
-TOKENS = "operator/smq_operator/security/oidc/oidc_tokens.py"
-DOCUMENTS = "operator/smq_operator/security/oidc/issuer_documents.py"
+KEYS = "operator/smq_operator/security/identities/oidc/issuer_keys.py"
+CALLER = "operator/smq_operator/security/identities/external_caller.py"
+TOKENS = "operator/smq_operator/security/identities/oidc/oidc_tokens.py"
+DOCUMENTS = "operator/smq_operator/security/identities/oidc/issuer_documents.py"
 
-TEST = "tests/unit/operator/security/oidc/test_oidc_tokens.py"
+TEST = "tests/unit/operator/security/identities/oidc/test_oidc_tokens.py"
 TEST_CLAIMS = f"{TEST}::test_a_token_with_wrong_claims_does_not_count"
 TEST_KEYS = f"{TEST}::test_keys_that_are_none_are_left_out"
 TEST_INVALID = f"{TEST}::test_an_issuer_that_answers_invalid_documents_changes_nothing"

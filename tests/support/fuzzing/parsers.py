@@ -23,8 +23,8 @@ from smq_core.errors import InvalidRequest, SmqError, Unauthenticated, Unavailab
 from smq_core.model.addresses import split_address
 from smq_core.model.entities import number_of, range_of
 from smq_core.model.incarnation_ids import parse_incarnation
-from smq_operator.security.access_control import bearer_token
-from smq_operator.security.tokens import BrokerTokens, parse_tokens
+from smq_operator.security.access.access_control import bearer_token
+from smq_operator.security.identities.tokens import BrokerTokens, parse_tokens
 from smq_proto.error_conversion import error_from_pb, error_to_pb
 from smq_proto.flight import parse
 from smq_proto.signed_grants import GrantSigner, GrantVerifier

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from smq_core.access.authority_rotation import CertificateLives
 from smq_core.errors import Conflict, SmqError
-from smq_operator.security.authorities import Authorities
-from smq_operator.security.authority_set import AuthoritySet
-from smq_operator.security.certificate_authority import AuthorityKeys, CertificateAuthority
+from smq_operator.security.authority.authorities import Authorities
+from smq_operator.security.authority.authority_set import AuthoritySet
+from smq_operator.security.authority.certificate_authority import AuthorityKeys, CertificateAuthority
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from smq_core.access.authority_rotation import CertificateLives
 from smq_operator.api import auth
-from smq_operator.security import authorities
+from smq_operator.security.authority import authorities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from smq_operator.api.access.call_subjects import subject_of
 from smq_operator.api.access.visible_topics import visible_topics
 from smq_operator.api.rpc_errors import Context, abort_with
 from smq_operator.reconcile.topics.directory import TopicDirectory
-from smq_operator.security.access_control import AccessControl, has_token
-from smq_operator.security.anonymous_access import ANONYMOUS
+from smq_operator.security.access.access_control import AccessControl, has_token
+from smq_operator.security.access.anonymous_access import ANONYMOUS
 from smq_operator.security.callers import Caller, current_peer, set_current_call
 from smq_proto.v1 import admin_pb2
 

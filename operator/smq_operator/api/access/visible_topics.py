@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smq_core.access.leader_calls import list_namespace
-from smq_operator.security.access_control import AccessControl
+from smq_operator.security.access.access_control import AccessControl
 from smq_operator.security.callers import AccessDecision, Caller
 from smq_proto.v1 import admin_pb2
 

@@ -11,7 +11,7 @@ from smq_core.errors import Conflict, InvalidRequest, Unavailable
 from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.errors import KubeError, ResourceConflict
 from smq_operator.kube.client.kinds import SECRETS
-from smq_operator.security.certificate_authority import AuthorityKeys, given_authority
+from smq_operator.security.authority.certificate_authority import AuthorityKeys, given_authority
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 

@@ -17,9 +17,9 @@ from smq_core.errors import Conflict, InvalidRequest, Unavailable
 from smq_operator.kube.client.api import KubeApi
 from smq_operator.kube.client.kinds import CONFIG_MAPS, SECRETS, Resource
 from smq_operator.kube.security.given_authority import GivenAuthority, kube_errors
-from smq_operator.security.authorities import recovered
-from smq_operator.security.authority_set import AuthoritySet
-from smq_operator.security.certificate_authority import AuthorityKeys, CertificateAuthority
+from smq_operator.security.authority.authorities import recovered
+from smq_operator.security.authority.authority_set import AuthoritySet
+from smq_operator.security.authority.certificate_authority import AuthorityKeys, CertificateAuthority
 from smq_proto.signed_grants import GrantSigner, new_signing_key
 
 log = structlog.get_logger(__name__)

@@ -12,14 +12,14 @@ from smq_operator.kube.security.given_authority import GivenAuthority
 from smq_operator.kube.security.release_secret import ReleaseSecret
 from smq_operator.kube.security.token_reviews import TokenReviews
 from smq_operator.kube.settings import RELEASE_LABEL, KubeSettings
-from smq_operator.security.access_control import AccessControl, IdleChecks
-from smq_operator.security.audit import AccessAudit
-from smq_operator.security.authorities import Authorities
-from smq_operator.security.external_tokens import external_tokens
-from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.access.access_control import AccessControl, IdleChecks
+from smq_operator.security.access.audit import AccessAudit
+from smq_operator.security.authority.authorities import Authorities
+from smq_operator.security.authority.leader_certificate import LeaderCertificate
+from smq_operator.security.identities.external_tokens import external_tokens
+from smq_operator.security.identities.token_cache import TokenCache
+from smq_operator.security.identities.tokens import BrokerTokens, KindOfTokens, ReleaseTokens
 from smq_operator.security.leader_security import LeaderSecurity
-from smq_operator.security.token_cache import TokenCache
-from smq_operator.security.tokens import BrokerTokens, KindOfTokens, ReleaseTokens
 from smq_proto.signed_grants import GrantSigner
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from smq_core.access.modes import SecurityMode
 from smq_operator.local.security.private_files import write_private
-from smq_operator.security.tokens import BrokerTokens
+from smq_operator.security.identities.tokens import BrokerTokens
 
 CA_VARIABLE, TOKEN_VARIABLE, PERMISSIVE_VARIABLE = "SMQ_CA_FILE", "SMQ_TOKEN_FILE", "SMQ_PERMISSIVE"
 

@@ -32,16 +32,16 @@ from smq_operator.local.security.broker_credentials import BrokerCredentials
 from smq_operator.local.security.folder_authorities import AUTHORITIES, ROOTS, FolderAuthorities
 from smq_operator.local.security.private_files import sync_folder, write_private
 from smq_operator.runtime.external_callers import ExternalCallers
-from smq_operator.security.access_control import AccessControl
-from smq_operator.security.audit import AccessAudit
-from smq_operator.security.authorities import Authorities, recovered
-from smq_operator.security.authority_set import AuthoritySet
-from smq_operator.security.certificate_authority import CertificateAuthority
-from smq_operator.security.external_tokens import external_tokens
-from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.access.access_control import AccessControl
+from smq_operator.security.access.audit import AccessAudit
+from smq_operator.security.access.policy_file import PolicyFile
+from smq_operator.security.authority.authorities import Authorities, recovered
+from smq_operator.security.authority.authority_set import AuthoritySet
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
+from smq_operator.security.authority.leader_certificate import LeaderCertificate
+from smq_operator.security.identities.external_tokens import external_tokens
+from smq_operator.security.identities.tokens import BrokerTokens, ReleaseTokens, StaticTokens, token_digest
 from smq_operator.security.leader_security import LeaderSecurity
-from smq_operator.security.policy_file import PolicyFile
-from smq_operator.security.tokens import BrokerTokens, ReleaseTokens, StaticTokens, token_digest
 from smq_proto.signed_grants import GrantSigner, new_signing_key
 
 log = structlog.get_logger(__name__)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from smq_core.errors import InvalidRequest, Unavailable
 from smq_operator.local.security.private_files import write_private
-from smq_operator.security.authority_set import AuthoritySet
-from smq_operator.security.certificate_authority import AuthorityKeys
+from smq_operator.security.authority.authority_set import AuthoritySet
+from smq_operator.security.authority.certificate_authority import AuthorityKeys
 
 ROOTS, AUTHORITIES = "ca.crt", "authorities.json"
 

@@ -20,8 +20,8 @@ from smq_core.model.entities import SECOND
 from smq_operator.api import auth
 from smq_operator.api.auth import AuthService
 from smq_operator.runtime.readiness import Readiness
-from smq_operator.security.access_control import IdleChecks
-from smq_operator.security.audit import DenialReason
+from smq_operator.security.access.access_control import IdleChecks
+from smq_operator.security.access.audit import DenialReason
 from smq_operator.security.callers import AccessDecision, Caller
 from smq_proto.signed_grants import GrantVerifier
 from smq_proto.v1 import auth_pb2

@@ -15,8 +15,8 @@ from smq_operator.publishing.completer import PublishCompleter
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_operator.security.access_control import AccessControl
-from smq_operator.security.audit import AccessAudit
+from smq_operator.security.access.access_control import AccessControl
+from smq_operator.security.access.audit import AccessAudit
 from smq_operator.security.callers import AccessDecision, Caller, set_current_call
 from smq_proto.v1 import publishes_pb2
 from smq_storage.catalog import paths

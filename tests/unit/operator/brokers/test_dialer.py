@@ -17,7 +17,7 @@ from smq_core.errors import Unavailable
 from smq_core.model.entities import Replica
 from smq_operator.brokers.calls import BrokerClients
 from smq_operator.brokers.dialer import OPEN, SecureDialer
-from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.authority.leader_certificate import LeaderCertificate
 from support.in_memory.authorities import own_authorities
 
 

@@ -13,7 +13,7 @@ from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.security.release_security import peer_tokens
 from smq_operator.kube.settings import COMPONENT_LABEL
 from smq_operator.reconcile.topics.directory import TopicDirectory
-from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
 from support.leader_access import NotingHandlers, secure_api
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from smq_core.access.modes import SecurityMode
 from smq_core.model.group_start import GroupStart
 from smq_operator.metrics import Metrics
-from smq_operator.security.access_control import AccessControl
-from smq_operator.security.audit import AccessAudit, DenialReason
-from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.access.access_control import AccessControl
+from smq_operator.security.access.audit import AccessAudit, DenialReason
+from smq_operator.security.authority.leader_certificate import LeaderCertificate
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_proto.signed_grants import GrantSigner, new_signing_key
 from smq_storage.object_store.store import open_store

@@ -21,9 +21,9 @@ from smq_operator.api.groups import HEARTBEAT_MS
 from smq_operator.kube.client.errors import KubeError
 from smq_operator.kube.security.access_reviews import AccessReviews
 from smq_operator.kube.security.token_reviews import TokenReviews
-from smq_operator.security.access_control import AccessControl, IdleChecks
-from smq_operator.security.audit import AccessAudit
-from smq_operator.security.token_cache import TokenCache
+from smq_operator.security.access.access_control import AccessControl, IdleChecks
+from smq_operator.security.access.audit import AccessAudit
+from smq_operator.security.identities.token_cache import TokenCache
 
 CLIENTS, PERIOD_SECONDS = 200, 300.0
 CLIENT_CERTIFICATE_SECONDS = CertificateLives().client

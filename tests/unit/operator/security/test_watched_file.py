@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from smq_core.errors import InvalidRequest
-from smq_operator.security.policy_file import PolicyFile
+from smq_operator.security.access.policy_file import PolicyFile
 from smq_operator.security.watched_file import MAX_FILE_BYTES, WatchedFile, from_yaml
 
 

@@ -16,7 +16,7 @@ from smq.transport.security.credentials import Credentials
 from smq.transport.security.security_files import SecurityFiles
 from smq_core.errors import Unreachable
 from smq_core.model.entities import Replica
-from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
 from support.secure_release import TOKEN, SecureRelease
 from support.waiting import HANG_GUARD, eventually
 

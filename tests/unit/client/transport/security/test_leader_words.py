@@ -18,7 +18,7 @@ from smq.transport.leader_client import LeaderClient
 from smq.transport.security.credentials import Credentials
 from smq.transport.security.security_files import SecurityFiles
 from smq_core.errors import InvalidRequest, PermissionDenied, SmqError, Unauthenticated
-from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
 from support.secure_release import ME, SecureRelease
 from support.waiting import HANG_GUARD
 

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from smq_core.errors import PermissionDenied, Unauthenticated, Unavailable
 from smq_operator.api.access import interceptor
-from smq_operator.security.audit import DenialReason
+from smq_operator.security.access.audit import DenialReason
 from smq_proto.v1 import admin_pb2, brokers_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
 from support.leader_access import CALLS, reached, request_of, secure_api, smq_error

@@ -19,7 +19,7 @@ from smq_operator.api.auth import AuthService
 from smq_operator.api.server import make_server
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.readiness import Readiness
-from smq_operator.security.audit import DenialReason
+from smq_operator.security.access.audit import DenialReason
 from smq_proto.v1 import auth_pb2
 from smq_proto.v1.auth_pb2_grpc import AuthStub
 from support.leader_access import (

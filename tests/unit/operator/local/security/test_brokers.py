@@ -13,7 +13,7 @@ from smq_core.access.modes import SecurityMode
 from smq_operator.local.broker_processes import BrokerProcesses
 from smq_operator.local.broker_records import read_records
 from smq_operator.local.security.broker_credentials import BrokerCredentials
-from smq_operator.security.tokens import BrokerTokens
+from smq_operator.security.identities.tokens import BrokerTokens
 from support.waiting import HANG_GUARD, wait_until
 
 SCRIPT = """

@@ -10,7 +10,7 @@ from smq_core.access.rights import Right, broker_verb, group_rights, topic_right
 from smq_core.errors import InvalidRequest
 from smq_operator.local.security import folder as security_folder
 from smq_operator.local.security.folder import SecurityFolder
-from smq_operator.security.tokens import BrokerTokens
+from smq_operator.security.identities.tokens import BrokerTokens
 
 NOW = 1_700_000_000.0
 FILES = {"ca.crt", "authorities.json", "grants.key", "brokers.key", "tokens.yaml", "policy.yaml", "admin.token"}

@@ -11,8 +11,8 @@ import structlog
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import LEADER_SERVER_NAME, Peer, Role
 from smq_core.errors import SmqError
-from smq_operator.security.authorities import Authorities
-from smq_operator.security.certificate_authority import CertificateAuthority
+from smq_operator.security.authority.authorities import Authorities
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
 
 log = structlog.get_logger(__name__)
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from smq_operator.runtime.external_callers import ExternalCallers
-from smq_operator.security.certificate_tokens import CertificateTokens
-from smq_operator.security.oidc.issuer_keys import IssuerKeys
-from smq_operator.security.oidc.oidc_tokens import OidcTokens
-from smq_operator.security.tokens import KindOfTokens
+from smq_operator.security.identities.certificate_tokens import CertificateTokens
+from smq_operator.security.identities.oidc.issuer_keys import IssuerKeys
+from smq_operator.security.identities.oidc.oidc_tokens import OidcTokens
+from smq_operator.security.identities.tokens import KindOfTokens
 
 
 def external_tokens(callers: ExternalCallers, roots: Callable[[], bytes]) -> Sequence[KindOfTokens]:

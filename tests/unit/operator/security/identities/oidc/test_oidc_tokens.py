@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import serialization
 
 from smq_core.errors import Unauthenticated, Unavailable
 from smq_operator.runtime.external_callers import OidcSettings
-from smq_operator.security.oidc import issuer_documents
-from smq_operator.security.oidc.issuer_keys import COOLDOWN_SECONDS, KEYS_SECONDS, IssuerKeys
-from smq_operator.security.oidc.oidc_tokens import OidcTokens
-from smq_operator.security.tokens import BrokerTokens, ReleaseTokens, StaticTokens, token_digest
+from smq_operator.security.identities.oidc import issuer_documents
+from smq_operator.security.identities.oidc.issuer_keys import COOLDOWN_SECONDS, KEYS_SECONDS, IssuerKeys
+from smq_operator.security.identities.oidc.oidc_tokens import OidcTokens
+from smq_operator.security.identities.tokens import BrokerTokens, ReleaseTokens, StaticTokens, token_digest
 from support.oidc_issuer import AUDIENCE, Issuer, described, new_key
 
 

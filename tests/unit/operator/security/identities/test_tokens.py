@@ -7,7 +7,7 @@ import pytest
 
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_operator.security.callers import Caller
-from smq_operator.security.tokens import (
+from smq_operator.security.identities.tokens import (
     MAX_TOKENS,
     BrokerTokens,
     ReleaseTokens,

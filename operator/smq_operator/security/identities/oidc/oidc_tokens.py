@@ -11,8 +11,8 @@ from jwt.exceptions import PyJWTError
 from smq_core.errors import Unauthenticated
 from smq_operator.runtime.external_callers import OidcSettings
 from smq_operator.security.callers import Caller
-from smq_operator.security.external_caller import LEEWAY_SECONDS, MAX_GROUPS, external_caller
-from smq_operator.security.oidc.issuer_keys import IssuerKeys
+from smq_operator.security.identities.external_caller import LEEWAY_SECONDS, MAX_GROUPS, external_caller
+from smq_operator.security.identities.oidc.issuer_keys import IssuerKeys
 
 METHOD = "OIDC"
 REQUIRED_CLAIMS = ("exp", "iss", "sub", "aud")

@@ -15,8 +15,8 @@ import structlog
 
 from smq_core.access.authority_rotation import CertificateLives, Rotation
 from smq_core.errors import Conflict, InvalidRequest, SmqError
-from smq_operator.security.authority_set import AuthoritySet
-from smq_operator.security.certificate_authority import AuthorityKeys
+from smq_operator.security.authority.authority_set import AuthoritySet
+from smq_operator.security.authority.certificate_authority import AuthorityKeys
 
 log = structlog.get_logger(__name__)
 

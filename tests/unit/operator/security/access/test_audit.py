@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import structlog
 
-from smq_operator.security import audit
-from smq_operator.security.audit import AccessAudit, DenialReason
+from smq_operator.security.access import audit
+from smq_operator.security.access.audit import AccessAudit, DenialReason
 
 
 def test_a_denial_is_logged_once_in_ten_seconds_and_counted_each_time(monkeypatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_core.model.names import check_labels
 from smq_operator.security.callers import Caller
-from smq_operator.security.tokens import MAX_IDENTITY_LENGTH
+from smq_operator.security.identities.tokens import MAX_IDENTITY_LENGTH
 
 # Clocks of whoever made the token and of the leader differ.
 LEEWAY_SECONDS = 30.0

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes
 
 from smq_core.access.authority_rotation import Authority, AuthorityPhase, CertificateLives, Rotation
 from smq_core.errors import InvalidRequest
-from smq_operator.security.certificate_authority import (
+from smq_operator.security.authority.certificate_authority import (
     CLOCK_SKEW_SECONDS,
     AuthorityKeys,
     CertificateAuthority,

@@ -16,7 +16,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from smq_core.errors import SmqError, Unauthenticated, Unavailable
-from smq_operator.security.oidc.issuer_documents import fetch_document
+from smq_operator.security.identities.oidc.issuer_documents import fetch_document
 
 log = structlog.get_logger(__name__)
 

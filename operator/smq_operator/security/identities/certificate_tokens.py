@@ -18,7 +18,7 @@ from jwt.exceptions import PyJWTError
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_operator.runtime.external_callers import ClientAuthoritySettings
 from smq_operator.security.callers import Caller
-from smq_operator.security.external_caller import LEEWAY_SECONDS, MAX_GROUPS, external_caller
+from smq_operator.security.identities.external_caller import LEEWAY_SECONDS, MAX_GROUPS, external_caller
 from smq_operator.security.watched_file import WatchedFile
 from smq_proto.certificate_tokens import (
     LIFE_SECONDS,

@@ -8,9 +8,9 @@ import pytest
 
 from smq_core.access.authority_rotation import CertificateLives
 from smq_core.errors import Conflict, InvalidRequest, SmqError, Unavailable
-from smq_operator.security.authorities import Authorities, recovered
-from smq_operator.security.authority_set import AuthoritySet
-from smq_operator.security.certificate_authority import given_authority
+from smq_operator.security.authority.authorities import Authorities, recovered
+from smq_operator.security.authority.authority_set import AuthoritySet
+from smq_operator.security.authority.certificate_authority import given_authority
 from support.in_memory.authorities import MemoryAuthorities, own_authorities
 from support.user_authority import UserAuthority
 

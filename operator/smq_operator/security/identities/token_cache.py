@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from smq_operator.security.callers import Caller, TokenVerifier
 from smq_operator.security.expiring_cache import ExpiringCache
-from smq_operator.security.tokens import token_digest
+from smq_operator.security.identities.tokens import token_digest
 
 # The token of an account that was deleted logs in, and changes what others see, for that long.
 KNOWN_SECONDS = 60.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from smq_core.access.leader_calls import LEADER_CALLS, CallNeeds, CallSubject
 from smq_core.access.rights import Access, Right, topic_right
 from smq_core.errors import PermissionDenied, Unauthenticated
-from smq_operator.security.audit import AccessAudit, DenialReason
+from smq_operator.security.access.audit import AccessAudit, DenialReason
 from smq_operator.security.callers import AccessDecision, Authorizer, Caller, TokenVerifier, current_peer
 
 METADATA_KEY = "authorization"

@@ -18,7 +18,7 @@ from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import Peer, Role, broker_server_name, parse_peer
 from smq_core.errors import InvalidRequest, Unavailable
-from smq_operator.security.certificate_authority import AuthorityKeys, CertificateAuthority, given_authority
+from smq_operator.security.authority.certificate_authority import AuthorityKeys, CertificateAuthority, given_authority
 from support.user_authority import UserAuthority
 
 NOW = 1_700_000_000.0

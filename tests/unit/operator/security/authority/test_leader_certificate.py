@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from smq_core.access.peers import LEADER_SERVER_NAME, Role, parse_peer
-from smq_operator.security.leader_certificate import LeaderCertificate
+from smq_operator.security.authority.leader_certificate import LeaderCertificate
 from support.in_memory.authorities import own_authorities
 
 LIFE_SECONDS = 24 * 3600

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smq_core.access.leader_calls import CallSubject
-from smq_operator.security.access_control import AccessControl, has_token
+from smq_operator.security.access.access_control import AccessControl, has_token
 from smq_operator.security.callers import Caller, current_peer
 
 # Whoever calls in clear text without a token. Handlers see no caller at all, as in a release without security.

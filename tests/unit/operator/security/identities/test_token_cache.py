@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from smq_core.errors import Unauthenticated
-from smq_operator.security import token_cache
 from smq_operator.security.callers import Caller
-from smq_operator.security.token_cache import KNOWN_SECONDS, TokenCache
+from smq_operator.security.identities import token_cache
+from smq_operator.security.identities.token_cache import KNOWN_SECONDS, TokenCache
 
 
 class Verifier:

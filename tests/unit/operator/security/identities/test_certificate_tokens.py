@@ -18,9 +18,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from smq_core.access.authority_rotation import CertificateLives
 from smq_core.errors import InvalidRequest, Unauthenticated
 from smq_operator.runtime.external_callers import ClientAuthoritySettings
-from smq_operator.security.certificate_authority import CertificateAuthority
-from smq_operator.security.certificate_tokens import CertificateTokens
-from smq_operator.security.external_caller import LEEWAY_SECONDS
+from smq_operator.security.authority.certificate_authority import CertificateAuthority
+from smq_operator.security.identities.certificate_tokens import CertificateTokens
+from smq_operator.security.identities.external_caller import LEEWAY_SECONDS
 from smq_proto.certificate_tokens import LIFE_SECONDS, MAX_CHAIN, TOKEN_TYPE, audiences, sign_token
 from support.user_authority import PrivateKey, UserAuthority
 

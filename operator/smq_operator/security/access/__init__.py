@@ -1,0 +1,1 @@
+"""Lets calls through or not, and records what was denied."""

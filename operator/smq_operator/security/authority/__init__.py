@@ -1,0 +1,1 @@
+"""The authorities of the release, which sign its certificates, and their rotation."""

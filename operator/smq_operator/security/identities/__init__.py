@@ -1,0 +1,1 @@
+"""Who calls: tokens of a file, of brokers, of client certificates and of an issuer."""
