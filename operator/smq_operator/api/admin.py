@@ -14,6 +14,7 @@ from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.model.names import full_topic_name
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_operator.api.access.call_subjects import parsed_manifest
 from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
@@ -43,7 +44,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
 from smq_storage.catalog.stored_pins import list_pins
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.topic_manifests.parser import TopicManifest, check_change, parse_document, to_manifest
+from smq_storage.topic_manifests.parser import TopicManifest, check_change, to_manifest
 from smq_storage.topic_manifests.topic_settings import manifest_changes, settings_of
 
 log = structlog.get_logger(__name__)
@@ -90,8 +91,7 @@ class AdminService:
 
     @unary_handler
     async def ApplyTopic(self, request: admin_pb2.ApplyTopicRequest) -> admin_pb2.ApplyTopicReply:
-        # Reading or writing a manifest may take most of a second, in which the leader has to go on.
-        document = await asyncio.to_thread(parse_document, request.manifest)
+        document = await parsed_manifest(request)
         desired = document.topic
         known = self.topics.get(desired.full_name)
         if known is not None and known.topic is not None:
@@ -101,6 +101,7 @@ class AdminService:
             managed = await self.sync.adopted(applied.topic)
             if managed.rejection is not None:
                 raise InvalidRequest(f"topic {applied.topic}: {managed.rejection}")
+        # Writing a manifest may take most of a second, too.
         return await asyncio.to_thread(_applied_message, applied)
 
     @unary_handler

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -14,10 +16,17 @@ from google.protobuf.message import Message
 
 from smq_core.errors import PermissionDenied, Unauthenticated, Unavailable
 from smq_operator.api.access import interceptor
+from smq_operator.api.admin import AdminService
+from smq_operator.api.server import LeaderServices
+from smq_operator.runtime.readiness import Readiness
 from smq_operator.security.access.audit import DenialReason
 from smq_proto.v1 import admin_pb2, brokers_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
-from support.leader_access import CALLS, reached, request_of, secure_api, smq_error
+from smq_storage.topic_manifests import parser
+from smq_storage.topic_manifests.yaml_documents import load_documents
+from support.in_memory.leader import FakePlatform
+from support.leader_access import CALLS, SecureApi, reached, request_of, secure_api, smq_error
+from support.processes.leader import manifest
 from support.waiting import wait_until
 
 OWN_CALLS = {"Auth.Login", "Auth.GetGrants", "Auth.WhoAmI", "Auth.CheckAccess", "Topics.ReportUnreachable"}
@@ -121,6 +130,26 @@ async def test_a_manifest_of_a_topic_that_exists_changes_it(tmp_path: Path) -> N
         del api.topics["default/flights"]
         api.topics.synced = False
         assert isinstance(await reached(api, "Admin.ApplyTopic", token), Unavailable)
+
+
+async def test_a_manifest_is_parsed_once_for_its_rights_and_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(parser, "load_documents", lambda text: parsed.append(text) or load_documents(text))
+
+    def services(api: SecureApi) -> LeaderServices:
+        admin = SimpleNamespace(readiness=Readiness(), topics=api.topics, platform=FakePlatform())
+        api.handlers.ApplyTopic = partial(AdminService.ApplyTopic, admin)  # type: ignore[attr-defined]
+        return api.handlers.services
+
+    async with secure_api(tmp_path, time.time, services) as api:
+        for name in ("flights", "trains"):
+            request = admin_pb2.ApplyTopicRequest(manifest=manifest(name), preview=True)
+            reply = await api.call("Admin.ApplyTopic", request, api.admin)
+            assert reply.topic == f"default/{name}"
+            assert parsed == [request.manifest]
+            parsed.clear()
 
 
 async def test_a_caller_sees_the_topics_of_namespaces_that_it_may_list(tmp_path: Path) -> None:
