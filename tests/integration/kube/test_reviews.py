@@ -21,6 +21,7 @@ from smq_operator.kube.security.token_reviews import TokenReviews
 from smq_operator.security.authority.authorities import Authorities
 from smq_operator.security.authority.authority_set import AuthoritySet
 from smq_operator.security.callers import Caller
+from support.kube.accounts import account, account_token
 from support.kube.client import KubeClient
 from support.kube.operator_process import pod_of
 from support.user_authority import UserAuthority
@@ -29,24 +30,6 @@ from support.waiting import eventually
 pytestmark = pytest.mark.integration
 T = TypeVar("T")
 AUDIENCE = "smq.travel.smq"
-
-
-def account(kube: KubeClient, namespace: str, name: str) -> str:
-    metadata = {"name": name, "namespace": namespace}
-    kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-    return f"system:serviceaccount:{namespace}:{name}"
-
-
-def token(
-    kube: KubeClient, namespace: str, name: str, audience: str = AUDIENCE, pod: dict[str, Any] | None = None
-) -> str:
-    spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
-    if pod is not None:
-        named = pod["metadata"]
-        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": named["name"], "uid": named["uid"]}
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    return str(kube.request("POST", path, body)["status"]["token"])
 
 
 def run(kube: KubeClient, work: Callable[[KubeApi], Awaitable[T]]) -> T:
@@ -68,18 +51,18 @@ def verify(kube: KubeClient, text: str, namespace: str = "") -> Caller:
 
 def test_a_service_account_is_known_by_its_token_for_this_release_only(kube: KubeClient, namespace: str) -> None:
     name = account(kube, namespace, "spark")
-    caller = verify(kube, token(kube, namespace, "spark"))
+    caller = verify(kube, account_token(kube, namespace, "spark", AUDIENCE))
     assert (caller.identity, caller.method, caller.is_broker) == (name, "ServiceAccount", False)
     assert f"system:serviceaccounts:{namespace}" in caller.groups
     assert 0 < caller.expires_at - time.time() <= 600
-    for wrong in (token(kube, namespace, "spark", audience="another"), "no token", "a.b.c"):
+    for wrong in (account_token(kube, namespace, "spark", "another"), "no token", "a.b.c"):
         with pytest.raises(Unauthenticated, match=f"the audience {AUDIENCE}"):
             verify(kube, wrong)
 
 
 def test_the_token_of_a_deleted_account_does_not_count(kube: KubeClient, namespace: str) -> None:
     account(kube, namespace, "gone")
-    text = token(kube, namespace, "gone")
+    text = account_token(kube, namespace, "gone", AUDIENCE)
     verify(kube, text)
     kube.delete({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gone", "namespace": namespace}})
 
@@ -97,13 +80,13 @@ def test_a_broker_proves_the_incarnations_of_its_pod(kube: KubeClient, namespace
     account(kube, namespace, "broker")
     pod = kube.create(pod_of("b-0", namespace, "broker", serviceAccountName="broker"))
     uid = pod["metadata"]["uid"]
-    caller = verify(kube, token(kube, namespace, "broker", pod=pod), namespace)
+    caller = verify(kube, account_token(kube, namespace, "broker", AUDIENCE, pod=pod), namespace)
     assert caller.is_broker and caller.pod == uid
     assert caller.proves(f"{uid}.6553f100.0123abcd") and caller.proves(f"{uid}.6553f101.0123abce")
     assert not caller.proves(uid) and not caller.proves("") and not caller.proves("5e884898da28047151d0e56f8dc62927")
     assert not caller.proves("0f8fad5b-d9cb-469f-a165-70867728950e.6553f100.0123abcd")
     with pytest.raises(Unauthenticated, match="must be bound to its Pod"):
-        verify(kube, token(kube, namespace, "broker"), namespace)
+        verify(kube, account_token(kube, namespace, "broker", AUDIENCE), namespace)
 
 
 def test_rights_are_those_of_rbac(kube: KubeClient, namespace: str) -> None:

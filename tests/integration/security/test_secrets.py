@@ -5,18 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import pickle
-import re
 import secrets
-import traceback
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
@@ -27,62 +23,12 @@ from support.processes.cli import smq as run_smq
 from support.processes.local_cluster import manifest
 from support.processes.secure_cluster import SecureCluster
 from support.processes.short_lives import Lives
+from support.secret_search import SecretSearch
 from support.user_authority import UserAuthority
 from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 LIVES = Lives(client=4, grant=3, server=8, authority=3600, margin=1, step=0.2)
-# Whatever has these is a secret, also one that this test does not know.
-PATTERNS = (rb"PRIVATEKEY-----", rb"eyJ[\w-]{20,}\.eyJ", rb"X-Amz-Signature=", rb"smq-broker\.[\w.-]+\.[0-9a-f]{64}")
-
-
-class Search:
-    """``forms`` are how a secret may be written, by its name; ``places`` is what was seen, by where."""
-
-    def __init__(self) -> None:
-        self.forms: dict[str, list[bytes]] = {}
-        self.places: dict[str, bytes] = {}
-
-    def add_token(self, name: str, token: str) -> None:
-        """Its beginning is enough, which is a secret, too."""
-        self.add_bytes(name, token.strip()[:24].encode())
-
-    def add_pem(self, name: str, pem: bytes) -> None:
-        """The number that is the key: each encoding of the key has it."""
-        key = load_pem_private_key(pem, None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        number = key.private_numbers().private_value
-        self.add_bytes(name, number.to_bytes(32))
-        self.forms[name].append(str(number).encode())
-
-    def add_bytes(self, name: str, secret: bytes) -> None:
-        assert len(secret) >= 16
-        # Base64 of a text around it depends on where it begins; its first and last characters do on the neighbours.
-        encoded = [base64.b64encode(bytes(shift) + secret)[4 * (shift > 0) : -4].rstrip(b"=") for shift in range(3)]
-        urlsafe = [it.translate(bytes.maketrans(b"+/", b"-_")) for it in encoded]
-        self.forms[name] = [secret, secret.hex().encode(), repr(secret)[2:-1].encode(), *encoded, *urlsafe]
-
-    def see(self, where: str, what: str | bytes) -> None:
-        self.places[where] = self.places.get(where, b"") + (what if isinstance(what, bytes) else what.encode())
-
-    def fails(self, where: str, call: Callable[[], object]) -> None:
-        """Keeps all that a program can print or send of the exception."""
-        with pytest.raises(smq.SmqError) as caught:
-            call()
-        error = caught.value
-        shown = "".join(traceback.format_exception(error))
-        self.see(f"exception of {where}", f"{error}\n{error!r}\n{shown}".encode() + pickle.dumps(error))
-
-    def found(self) -> list[tuple[str, str]]:
-        """Which secret is where. Lines of PEM, also in JSON, are joined first."""
-        found = []
-        for where, text in self.places.items():
-            joined = re.sub(rb"\s|\\n", b"", text)
-            found += [
-                (name, where) for name, forms in self.forms.items() if any(it in text or it in joined for it in forms)
-            ]
-            found += [(repr(it), where) for it in PATTERNS if re.search(it, joined)]
-        return found
 
 
 def test_the_search_finds_a_secret_however_it_is_written() -> None:
@@ -98,7 +44,7 @@ def test_the_search_finds_a_secret_however_it_is_written() -> None:
         *(token, token[:-3], f"{token[:20]}\n{token[20:]}", base64.b64encode(f"app:{token}".encode())),
     ]
     for text in texts:
-        search = Search()
+        search = SecretSearch()
         search.add_pem("pem", pem)
         search.add_bytes("raw", raw)
         search.add_token("token", token)
@@ -134,7 +80,7 @@ def test_no_secret_is_shown_logged_or_stored(
 ) -> None:
     cluster, company = release
     caplog.set_level(logging.DEBUG)
-    search = Search()
+    search = SecretSearch()
     know_keys(search, cluster)
     chain, key = company.client((NameOID.COMMON_NAME, "alice"))
     certificate, key_file = tmp_path / "tls.crt", tmp_path / "tls.key"
@@ -158,7 +104,7 @@ def test_no_secret_is_shown_logged_or_stored(
     assert not search.found()
 
 
-def know_keys(search: Search, cluster: SecureCluster) -> None:
+def know_keys(search: SecretSearch, cluster: SecureCluster) -> None:
     """Those of the release now."""
     folder = cluster.security
     search.add_token("the administrator's token", (folder / "admin.token").read_text())
@@ -173,24 +119,16 @@ def know_keys(search: Search, cluster: SecureCluster) -> None:
         search.add_bytes(f"{name} of the filer", (getattr(cluster.store, name) or "").encode())
 
 
-def know_login(search: Search, client: smq.Client, who: str) -> None:
-    credentials = client._target.dialer.credentials
-    assert credentials is not None
-    search.add_pem(f"the key with which {who} reaches brokers", credentials.certificate().key)
-    for it in (client, client.admin(), client._target, credentials, credentials.certificate()):
-        search.see("reprs", f"{it!r} {it}")
-
-
-def use_by_certificate(search: Search, cluster: SecureCluster, certificate: Path, key_file: Path) -> None:
+def use_by_certificate(search: SecretSearch, cluster: SecureCluster, certificate: Path, key_file: Path) -> None:
     files = {"ca_file": cluster.ca_file, "cert_file": certificate, "key_file": key_file}
     with smq.connect(cluster.address, **files) as client:
         search.see("whoami", repr(client.admin().whoami()))
-        know_login(search, client, "alice")
+        search.know_login(client, "alice")
         search.fails("a producer of alice", lambda: client.producer("t"))
         search.fails("a rotation by alice", lambda: client.admin().rotate_authority())
 
 
-def refuse_wrong_files(search: Search, cluster: SecureCluster, folder: Path, key_file: Path) -> None:
+def refuse_wrong_files(search: SecretSearch, cluster: SecureCluster, folder: Path, key_file: Path) -> None:
     token, wrong = cluster.token_file("app").read_text(), secrets.token_urlsafe(32)
     search.add_token("a wrong token", wrong)
     broker = next((cluster.security / "brokers").glob("*.token")).read_text()
@@ -221,7 +159,7 @@ def _whoami(cluster: SecureCluster, **options: object) -> None:
         client.admin().whoami()
 
 
-def refuse_wrong_filer_keys(search: Search, cluster: SecureCluster) -> None:
+def refuse_wrong_filer_keys(search: SecretSearch, cluster: SecureCluster) -> None:
     session, wrong = secrets.token_hex(24), secrets.token_hex(24)
     search.add_token("a session token of the filer", session)
     search.add_token("a wrong key of the filer", wrong)
@@ -236,7 +174,7 @@ def refuse_wrong_filer_keys(search: Search, cluster: SecureCluster) -> None:
         search.fails(f"the filer with {list(given)}", load)
 
 
-def damage_the_files(search: Search, cluster: SecureCluster) -> None:
+def damage_the_files(search: SecretSearch, cluster: SecureCluster) -> None:
     """Secrets are where they do not belong, or not whole."""
     path, token = cluster.security / "tokens.yaml", cluster.token_file("app").read_text()
     whole, log = path.read_text(), cluster.folder / "leader.log"
@@ -272,10 +210,10 @@ def _problem(cluster: SecureCluster) -> bool:
     return "damaged" in run(cluster, "broker", "list").err
 
 
-def use_until_a_right_is_lost_and_the_authority_rotates(search: Search, cluster: SecureCluster) -> None:
+def use_until_a_right_is_lost_and_the_authority_rotates(search: SecretSearch, cluster: SecureCluster) -> None:
     keys = {"filer_access_key": cluster.store.access_key, "filer_secret_key": cluster.store.secret_key}
     with cluster.connect() as admin, cluster.connect_as("app", uploads="presigned", **keys) as client:
-        know_login(search, client, "app")
+        search.know_login(client, "app")
         producer, consumer = (
             client.producer("t", max_inline_bytes=1 << 16),
             client.consumer("t", group="g", start="earliest"),
@@ -289,7 +227,7 @@ def use_until_a_right_is_lost_and_the_authority_rotates(search: Search, cluster:
         know_keys(search, cluster)
         eventually(lambda: _signing(admin) not in first, what="another authority signs")
         producer.send(b"c").result(HANG_GUARD)
-        know_login(search, client, "app after the rotation")
+        search.know_login(client, "app after the rotation")
         cluster.allow("app", {"topics": ["t"], "verbs": ["get"]})
 
         def send_on() -> None:
@@ -310,7 +248,7 @@ def run(cluster: SecureCluster, *words: str, identity: str = "admin"):  # type: 
     return run_smq("--ca-file", str(cluster.ca_file), "--token-file", str(token), *words, leader=cluster.address)
 
 
-def run_commands(search: Search, cluster: SecureCluster, folder: Path) -> None:
+def run_commands(search: SecretSearch, cluster: SecureCluster, folder: Path) -> None:
     changed = folder / "t.json"
     changed.write_text(manifest("t", segments={"min": 1, "max": 8}))
     commands = [
@@ -327,7 +265,7 @@ def run_commands(search: Search, cluster: SecureCluster, folder: Path) -> None:
     search.see("smq topic delete", denied.out + denied.err)
 
 
-def look_everywhere(search: Search, cluster: SecureCluster) -> None:
+def look_everywhere(search: SecretSearch, cluster: SecureCluster) -> None:
     """What processes log, write on disk, show of themselves, serve, and store in the filer."""
     paths = (cluster.folder / "leader.log", *(cluster.folder / "logs").glob("*.log"))
     logs = {path.stem: path.read_text() for path in paths}
