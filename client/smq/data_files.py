@@ -124,6 +124,11 @@ class DataFiles(Sequence[DataFile]):
         return self._settings.has_credentials
 
     @property
+    def readable(self) -> bool:
+        """Whether tools that this program gives the files to can read them, with its credentials or without any."""
+        return not self._settings.lacks_credentials
+
+    @property
     def folder(self) -> str:
         """The folder with the topic's files; ``<folder>/*/*.parquet`` are those that brokers wrote."""
         return f"{self._settings.url.rstrip('/')}/{paths.topic_folder(self.topic, self._uid)}"

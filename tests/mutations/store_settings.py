@@ -39,7 +39,7 @@ MUTATIONS = (
         "reach_a_store_on_this_machine_through_a_proxy",
         "A proxy of the environment is for the way out.",
         CLIENTS,
-        "if proxy or host not in _THIS_MACHINE:",
+        'if proxy or not is_this_machine(urlsplit(url or "").hostname):',
         "if True:",
         (f"{TESTS}::test_a_store_on_this_machine_is_reached_without_the_proxy_of_the_environment",),
     ),
@@ -62,7 +62,7 @@ MUTATIONS = (
     Mutation(
         "keep_the_reason_of_the_store",
         "Who set a wrong region has to be told.",
-        STORE,
+        "storage/smq_storage/object_store/failures.py",
         "if advice := rejection(error):",
         "if advice := None:",
         (f"{TEST_REJECTIONS}::test_a_setting_that_is_wrong_is_named",),

@@ -24,7 +24,7 @@ from smq_operator.kube.security.release_secret import ReleaseSecret
 from smq_operator.local.security.folder import SecurityFolder
 from smq_operator.security.identities.tokens import StaticTokens
 from smq_proto.signed_grants import GrantSigner, GrantVerifier
-from smq_storage.object_store.presigned_urls import SigningKey
+from smq_storage.object_store.presigned.urls import SigningKey
 from smq_storage.object_store.store import StoreSettings
 
 PACKAGES = ("smq", "smq_core", "smq_proto", "smq_storage", "smq_broker", "smq_operator", "pyspark_smq")

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from smq.transport.dialer import Dialer
+from smq.transport.read_urls import ReadUrls
 from smq.transport.security.security_files import SecurityFiles
 from smq_storage.object_store.store import Store, StoreSettings
 
 if TYPE_CHECKING:
+    from smq.transport.security.shared_connections import SharedConnections
     from smq.transport.topic_view import TopicView
 
 
@@ -34,15 +36,25 @@ class TopicLocation:
         """What opens connections to brokers. In a secure release all those of this process have one certificate."""
         if self.own_dialer is not None:
             return self.own_dialer
-        if self.security is None:
-            return Dialer(self.via)
-        from smq.transport.security.shared_credentials import shared_credentials
+        shared = self._shared()
+        return shared.dialer if shared is not None else Dialer(self.via)
 
-        return Dialer(self.via, shared_credentials(self.security, self.leaders, self.via))
+    @property
+    def needs_signed_reads(self) -> bool:
+        """Whether this process can read the topic's files only with URLs of the leader."""
+        return self.store.lacks_credentials and self.security is not None and bool(self.leaders)
 
     def open_store(self) -> Store:
         """The store of the topic's files. Nothing is sent yet."""
-        return self.store.open()
+        shared = self._shared() if self.needs_signed_reads else None
+        return self.store.open(ReadUrls(shared.leader.topics, self.topic, self.uid) if shared is not None else None)
+
+    def _shared(self) -> SharedConnections | None:
+        if self.security is None:
+            return None
+        from smq.transport.security.shared_connections import shared_connections
+
+        return shared_connections(self.security, self.leaders, self.via)
 
 
 def location_of(view: TopicView) -> TopicLocation:

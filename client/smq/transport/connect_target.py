@@ -12,7 +12,7 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.addresses import split_address
 
 if TYPE_CHECKING:
-    from smq_storage.object_store.presigned_urls import SigningKey
+    from smq_storage.object_store.presigned.urls import SigningKey
     from smq_storage.object_store.store import StoreSettings
 
 

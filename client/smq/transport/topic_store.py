@@ -6,18 +6,19 @@ from dataclasses import replace
 from typing import IO
 
 from smq.transport.dialer import Dialer
+from smq.transport.read_urls import ReadUrls, SigningLeader
 from smq.transport.upload_modes import UploadMode
 from smq_core.errors import StoreUnavailable
 from smq_proto.v1 import data_pb2 as pb
-from smq_storage.object_store.presigned_urls import SigningKey
-from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
+from smq_storage.object_store.presigned.urls import SigningKey
+from smq_storage.object_store.store import Store, StoreSettings
 
 # For one PUT, so that slow connections can upload a large file.
 UPLOAD_TIMEOUT_SECONDS = 120.0
 
 
 class TopicStore:
-    """Safe from many threads; ``learn`` is called by one. ``has_leader``: a leader can sign uploads."""
+    """Safe from many threads; ``learn`` is called by one. ``leader`` can sign uploads and reads, if there is one."""
 
     def __init__(
         self,
@@ -26,25 +27,36 @@ class TopicStore:
         key: SigningKey | None,
         dialer: Dialer,
         uploads: UploadMode,
-        has_leader: bool,
+        leader: SigningLeader | None,
     ) -> None:
         self._settings = settings
         self._key = key
         self._dialer = dialer
         self._uploads = uploads
-        self._has_leader = has_leader
-        self._needs_credentials = False
+        self._leader = leader
+        self._read_urls: ReadUrls | None = None
+        """Set if this client can sign no reads, and the leader does."""
         self._store: Store | None = None
 
     def learn(self, reply: pb.LocateReply) -> None:
         """An address that is known stays."""
         if not reply.store_url:
             return
-        if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:
-            self._needs_credentials = True
+        located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
         if self._settings is None:
-            located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
             self._settings = self._dialer.store(located).signed_with(self._key)
+        elif located.needs_credentials and not self._settings.needs_credentials:
+            self._settings = replace(self._settings, needs_credentials=True)
+        self._sign_reads_of(reply.topic.name, reply.topic.uid)
+
+    def _sign_reads_of(self, topic: str, uid: str) -> None:
+        """Whoever is outside of a secure release reads with credentials only, as before it was secure."""
+        is_needed = self.settings.lacks_credentials and self._dialer.security is not None
+        if not is_needed or self._leader is None:
+            return
+        if self._read_urls is None or self._read_urls.uid != uid:
+            self._read_urls = ReadUrls(self._leader, topic, uid)
+            self._store = None
 
     @property
     def is_known(self) -> bool:
@@ -62,7 +74,7 @@ class TopicStore:
     def open(self) -> Store:
         """The store; every call returns the same one. Raises StoreUnavailable as ``settings``."""
         if self._store is None:  # two threads may both open it, which does no harm
-            self._store = self.settings.open()
+            self._store = self.settings.open(self._read_urls)
         return self._store
 
     def open_for_uploads(self, timeout: float = UPLOAD_TIMEOUT_SECONDS) -> Store:
@@ -71,7 +83,8 @@ class TopicStore:
         A request may take ``timeout`` seconds, or UPLOAD_TIMEOUT_SECONDS if that is more.
         """
         settings = self.settings
-        return replace(settings, timeout=max(settings.timeout, UPLOAD_TIMEOUT_SECONDS, timeout)).open()
+        seconds = max(settings.timeout, UPLOAD_TIMEOUT_SECONDS, timeout)
+        return replace(settings, timeout=seconds).open(self._read_urls)
 
     def open_url(self, url: str) -> IO[bytes]:
         """Opens an object of any bucket of the filer, by its ``s3://bucket/path``, for reads.
@@ -88,5 +101,4 @@ class TopicStore:
         """Whether uploads need URLs that the leader signs; with ``auto`` only if this client cannot sign requests."""
         if self._uploads != "auto":
             return self._uploads == "presigned"
-        missing = self._needs_credentials and not (self._settings is not None and self._settings.has_credentials)
-        return missing and self._has_leader
+        return self._settings is not None and self._settings.lacks_credentials and self._leader is not None

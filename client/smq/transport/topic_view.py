@@ -36,7 +36,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import topics_pb2
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage.catalog import layouts, sealed_index, topics
-from smq_storage.object_store.presigned_urls import SigningKey
+from smq_storage.object_store.presigned.urls import SigningKey
 from smq_storage.object_store.store import Store, StoreSettings
 from smq_storage.process.locks import make_rlock
 
@@ -75,7 +75,11 @@ class TopicView:
         self.filer_health = filer_health or FilerHealth()
         self.reader_channels = ReaderChannels(name, dialer)
         self.store = TopicStore(
-            settings=settings, key=key, dialer=dialer, uploads=uploads, has_leader=leader.is_configured
+            settings=settings,
+            key=key,
+            dialer=dialer,
+            uploads=uploads,
+            leader=leader.topics if leader.is_configured else None,
         )
         self._leader = leader
         self._changed = threading.Condition(make_rlock(ClientLock.VIEW))

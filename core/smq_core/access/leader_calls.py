@@ -106,6 +106,8 @@ LEADER_CALLS: Mapping[str, LeaderCall] = {
     "Topics.History": _FIND,
     "Topics.ReportUnreachable": _ANYBODY,
     "Topics.SignUploads": _PRODUCE,
+    "Topics.SignReads": _CONSUME,
+    "Topics.ListFiles": _CONSUME,
     "Groups.JoinGroup": replace(_USE_GROUP, is_repeated=True),  # also a heartbeat
     "Groups.LeaveGroup": _USE_GROUP,
     "Groups.CommitPositions": _USE_GROUP,

@@ -10,8 +10,10 @@ import structlog
 from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import NoBrokers, StoreUnavailable, Unavailable, UnknownTopic
+from smq_core.model.entities import Topic
+from smq_operator.api.reads import check_folder, check_paths, list_files, sign_reads
 from smq_operator.api.rpc_errors import stream_handler, unary_handler
-from smq_operator.api.uploads import check_files, sign_files
+from smq_operator.api.uploads import URL_LIFETIME, check_files, sign_files
 from smq_operator.brokers.liveness import LivenessProbes
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -30,7 +32,7 @@ LOCATE_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicService:
-    """Locate, Watch, History, ReportUnreachable, SignUploads."""
+    """Locate, Watch, History, ReportUnreachable, SignUploads, SignReads, ListFiles."""
 
     readiness: Readiness
     topics: TopicDirectory
@@ -112,13 +114,32 @@ class TopicService:
 
     @unary_handler
     async def SignUploads(self, request: topics_pb2.SignUploadsRequest) -> topics_pb2.SignUploadsReply:
-        managed = self.topics.topic(request.topic)
+        topic = self._living(request.topic, request.uid)
+        check_files(request)
+        uploads = await self.store.run(sign_files, topic.uid, request)
+        log.debug("uploads.signed", topic=topic.name, producer=request.producer, files=len(uploads))
+        return topics_pb2.SignUploadsReply(uploads=uploads)
+
+    @unary_handler
+    async def SignReads(self, request: topics_pb2.SignReadsRequest) -> topics_pb2.SignReadsReply:
+        topic = self._living(request.topic, request.uid)
+        check_paths(topic, request.paths)
+        urls = await self.store.run(sign_reads, list(request.paths))
+        log.debug("reads.signed", topic=topic.name, files=len(urls))
+        return topics_pb2.SignReadsReply(urls=urls, lifetime_seconds=round(URL_LIFETIME.total_seconds()))
+
+    @unary_handler
+    async def ListFiles(self, request: topics_pb2.ListFilesRequest) -> topics_pb2.ListFilesReply:
+        topic = self._living(request.topic, request.uid)
+        check_folder(topic, request.folder)
+        return topics_pb2.ListFilesReply(files=await self.store.run(list_files, request.folder, request.after))
+
+    def _living(self, name: str, uid: str) -> Topic:
+        """The topic of that name, if it has that uid and is not deleted. Raises UnknownTopic, Unavailable."""
+        managed = self.topics.topic(name)
         topic = managed.topic
         if topic is None:
             raise Unavailable(f"the leader has not read {managed.name} yet: try again")
-        if managed.deleted or topic.uid != request.uid:
-            raise UnknownTopic(f"the topic {managed.name} with the uid {request.uid!r} was deleted", topic=managed.name)
-        check_files(request)
-        uploads = await self.store.run(sign_files, topic.uid, request)
-        log.debug("uploads.signed", topic=managed.name, producer=request.producer, files=len(uploads))
-        return topics_pb2.SignUploadsReply(uploads=uploads)
+        if managed.deleted or topic.uid != uid:
+            raise UnknownTopic(f"the topic {managed.name} with the uid {uid!r} was deleted", topic=managed.name)
+        return topic

@@ -94,3 +94,48 @@ class SignUploadsReply(_message.Message):
     UPLOADS_FIELD_NUMBER: _ClassVar[int]
     uploads: _containers.RepeatedCompositeFieldContainer[SignUploadsReply.Upload]
     def __init__(self, uploads: _Optional[_Iterable[_Union[SignUploadsReply.Upload, _Mapping]]] = ...) -> None: ...
+
+class SignReadsRequest(_message.Message):
+    __slots__ = ("topic", "uid", "paths")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uid: str
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SignReadsReply(_message.Message):
+    __slots__ = ("urls", "lifetime_seconds")
+    URLS_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    urls: _containers.RepeatedScalarFieldContainer[str]
+    lifetime_seconds: int
+    def __init__(self, urls: _Optional[_Iterable[str]] = ..., lifetime_seconds: _Optional[int] = ...) -> None: ...
+
+class ListFilesRequest(_message.Message):
+    __slots__ = ("topic", "uid", "folder", "after")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uid: str
+    folder: str
+    after: str
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., folder: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class ListFilesReply(_message.Message):
+    __slots__ = ("files",)
+    class File(_message.Message):
+        __slots__ = ("path", "size", "modified")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        MODIFIED_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        size: int
+        modified: int
+        def __init__(self, path: _Optional[str] = ..., size: _Optional[int] = ..., modified: _Optional[int] = ...) -> None: ...
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    files: _containers.RepeatedCompositeFieldContainer[ListFilesReply.File]
+    def __init__(self, files: _Optional[_Iterable[_Union[ListFilesReply.File, _Mapping]]] = ...) -> None: ...

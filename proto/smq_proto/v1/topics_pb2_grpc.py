@@ -61,6 +61,16 @@ class TopicsStub:
                 request_serializer=smq_dot_v1_dot_topics__pb2.SignUploadsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_topics__pb2.SignUploadsReply.FromString,
                 _registered_method=True)
+        self.SignReads = channel.unary_unary(
+                '/smq.v1.Topics/SignReads',
+                request_serializer=smq_dot_v1_dot_topics__pb2.SignReadsRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_topics__pb2.SignReadsReply.FromString,
+                _registered_method=True)
+        self.ListFiles = channel.unary_unary(
+                '/smq.v1.Topics/ListFiles',
+                request_serializer=smq_dot_v1_dot_topics__pb2.ListFilesRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_topics__pb2.ListFilesReply.FromString,
+                _registered_method=True)
 
 
 class TopicsServicer:
@@ -100,6 +110,20 @@ class TopicsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SignReads(self, request, context):
+        """for readers that have none
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFiles(self, request, context):
+        """for them, too
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TopicsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -127,6 +151,16 @@ def add_TopicsServicer_to_server(servicer, server):
                     servicer.SignUploads,
                     request_deserializer=smq_dot_v1_dot_topics__pb2.SignUploadsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_topics__pb2.SignUploadsReply.SerializeToString,
+            ),
+            'SignReads': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignReads,
+                    request_deserializer=smq_dot_v1_dot_topics__pb2.SignReadsRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_topics__pb2.SignReadsReply.SerializeToString,
+            ),
+            'ListFiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFiles,
+                    request_deserializer=smq_dot_v1_dot_topics__pb2.ListFilesRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_topics__pb2.ListFilesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -264,6 +298,60 @@ class Topics:
             '/smq.v1.Topics/SignUploads',
             smq_dot_v1_dot_topics__pb2.SignUploadsRequest.SerializeToString,
             smq_dot_v1_dot_topics__pb2.SignUploadsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignReads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Topics/SignReads',
+            smq_dot_v1_dot_topics__pb2.SignReadsRequest.SerializeToString,
+            smq_dot_v1_dot_topics__pb2.SignReadsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Topics/ListFiles',
+            smq_dot_v1_dot_topics__pb2.ListFilesRequest.SerializeToString,
+            smq_dot_v1_dot_topics__pb2.ListFilesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,13 @@ _FILE_LIST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
 _COMPACTED = re.compile(rf".*/{COMPACTED}/[^/]+/\d{{20}}-[^/]+\.parquet")
 _UPLOAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.parquet")
 _LARGE_VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.value")
+_SEGMENT = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,127}")
+_SEGMENT_FOLDER = re.compile(rf"(?:{COMPACTED}/)?{_SEGMENT.pattern}")
+# What readers need in a topic's folder: no positions of groups, claims of producers, or pins.
+_FOR_READERS = re.compile(
+    r"_topic\.json|_layout\.json|_index/[0-9]{8}\.json|_file_lists/[A-Za-z0-9-][A-Za-z0-9._-]{0,191}\.json"
+    rf"|{_SEGMENT.pattern}/[0-9]{{20}}\.parquet|{COMPACTED}/{_SEGMENT.pattern}/[0-9]{{20}}-[A-Za-z0-9_-]{{1,64}}\.parquet"
+)
 _DELETED_TOPIC = re.compile(rf"{DELETED}/([^/]+)\.json")
 
 
@@ -247,6 +254,31 @@ def first_offset(path: str) -> int | None:
     """The first offset in a chunk's path, or None for any other path."""
     match = _CHUNK.fullmatch(path)
     return int(match[1]) if match else None
+
+
+def is_for_readers(topic: str, uid: str, path: str) -> bool:
+    """Whether this is the path of a file of that topic which its readers need.
+
+    Raises InvalidRequest for a topic or a uid that cannot be.
+    """
+    rules = {
+        topic_folder(topic, uid): _FOR_READERS,
+        uploads_folder(uid): _UPLOAD,
+        large_values_folder(uid): _LARGE_VALUE,
+    }
+    return any(
+        path.startswith(f"{folder}/") and names.fullmatch(path, len(folder) + 1) is not None
+        for folder, names in rules.items()
+    )
+
+
+def is_folder_for_readers(topic: str, uid: str, path: str) -> bool:
+    """Whether this is the path of a folder of that topic whose files a reader may list: those of one segment.
+
+    Uploads may be listed by nobody, because some are not published yet. Raises as :func:`is_for_readers`.
+    """
+    folder = f"{topic_folder(topic, uid)}/"
+    return path.startswith(folder) and _SEGMENT_FOLDER.fullmatch(path, len(folder)) is not None
 
 
 def _hash(producer: str) -> str:

@@ -15,7 +15,7 @@ from obstore.store import MemoryStore, S3Store
 
 from smq_core.errors import InvalidRequest
 from smq_storage.object_store.credentials import has_role, key_of_environment
-from smq_storage.object_store.presigned_urls import SigningKey
+from smq_storage.object_store.presigned.urls import SigningKey
 
 DEFAULT_TIMEOUT_SECONDS = 15.0
 CONNECT_TIMEOUT_SECONDS = 2.0
@@ -65,10 +65,14 @@ def client_options(url: str | None, timeout: float, proxy: str | None) -> Any:
     }
 
 
+def is_this_machine(host: str | None) -> bool:
+    """Whether no proxy of the environment is used for that host."""
+    return host in _THIS_MACHINE
+
+
 def _proxy_options(url: str | None, proxy: str | None) -> dict[str, str]:
     """The proxy that is given, or else the environment's, but none for a store on this machine."""
-    host = urlsplit(url or "").hostname
-    if proxy or host not in _THIS_MACHINE:
+    if proxy or not is_this_machine(urlsplit(url or "").hostname):
         return {"proxy_url": proxy} if proxy else {}
     # The client ignores the environment's proxy only if it has its own proxy. This one is for no host.
     return {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": ",".join(_THIS_MACHINE)}

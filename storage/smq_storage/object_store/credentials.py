@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from smq_core.errors import InvalidRequest, StoreUnsupported
-from smq_storage.object_store.presigned_urls import SigningKey
+from smq_storage.object_store.presigned.urls import SigningKey
 
 # With one of these variables the platform gives short-lived credentials, which obstore fetches and renews.
 _ROLES = (

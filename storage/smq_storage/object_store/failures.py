@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
-from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
+from smq_core.errors import BucketMissing, InvalidRequest, StoreDenied, StoreUnavailable
 from smq_core.model.names import bounded
+from smq_storage.object_store.results import ObjectMissing
+
+T = TypeVar("T")
 
 _MAX_CHARACTERS = 300
+# How much of a path an error repeats, in characters.
+_MAX_PATH = 200
 
 # Words in the library's description of an error, and what they mean.
 _CAUSES = (
@@ -51,9 +59,53 @@ _BARE_REDIRECT = "Received redirect without LOCATION"
 DISK_FULL_HINT = "; if this continues, check the filer's free space and its log"
 
 
+def call_store(
+    call: Callable[[], T], path: str, where: str, no_clear_answer: type[StoreUnavailable] = StoreUnavailable
+) -> T:
+    """Makes a call of obstore about ``path``. ``where`` names the store.
+
+    Raises ObjectMissing, BucketMissing, StoreDenied, InvalidRequest (no such path can be), and ``no_clear_answer``.
+    """
+    try:
+        return call()
+    except FileNotFoundError as error:
+        if "NoSuchBucket" in str(error):
+            raise bucket_missing(where) from None
+        raise ObjectMissing(path) from None
+    except (BaseError, OSError) as error:
+        if advice := rejection(error):
+            reason = store_reason(error) or first_line(error)
+            raise StoreDenied(f"{where} refuses {path[:_MAX_PATH]!r}: {advice} ({reason})") from None
+        if is_denied(error):
+            raise StoreDenied(
+                f"{where} refuses the credentials for {path!r}: set AWS_ACCESS_KEY_ID and "
+                f"AWS_SECRET_ACCESS_KEY to a key that may read, write, list and delete there "
+                f"({store_reason(error) or first_line(error)})"
+            ) from None
+        hint = DISK_FULL_HINT if may_be_disk_full(error) else ""
+        raise no_clear_answer(f"no clear answer from {where} for {path!r}: {cause(error)}{hint}", path=path) from None
+    except (ValueError, TypeError) as error:
+        raise InvalidRequest(f"the store has no path {path[:_MAX_PATH]!r}: {first_line(error)}") from None
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise no_clear_answer(
+            f"no clear answer from {where} for {path!r}: the store's client failed", path=path
+        ) from None
+
+
+def bucket_missing(where: str) -> BucketMissing:
+    return BucketMissing(f"there is no bucket at {where}: create it, or change the url")
+
+
 def store_reason(error: Exception) -> str:
     """What the store itself says, as ``Code: message``. Empty if it says nothing."""
-    found = _ANSWER.search(str(error).split("\n\nDebug source", 1)[0])
+    return reason_in(str(error).split("\n\nDebug source", 1)[0])
+
+
+def reason_in(answer: str) -> str:
+    """The same of the body of an answer."""
+    found = _ANSWER.search(answer)
     return bounded(": ".join(filter(None, found.groups())), _MAX_CHARACTERS) if found else ""
 
 

@@ -1,6 +1,6 @@
 """The object store as the rest of the project uses it: few calls, few errors.
 
-Only this module, ``clients.py``, ``failures.py`` and ``presigned_puts.py`` import obstore.
+Only this module, ``direct_reads.py``, ``clients.py``, ``failures.py`` and ``presigned/puts.py`` import obstore.
 
 Writes are never retried here and never sent in parts, because ``conditional_writes.py`` finds out what became of a
 write whose answer was lost, and a retry inside the client would make that impossible. Reads are tried three times.
@@ -10,7 +10,7 @@ Paths are relative to the store's root, without a leading slash. All calls block
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -18,14 +18,7 @@ from typing import Any, TypeVar
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from smq_core.errors import (
-    BucketMissing,
-    InvalidRequest,
-    StoreDenied,
-    StoreStateUnknown,
-    StoreUnavailable,
-    StoreUnsupported,
-)
+from smq_core.errors import InvalidRequest, StoreStateUnknown, StoreUnsupported
 from smq_storage.object_store.clients import (
     DEFAULT_REGION,
     DEFAULT_TIMEOUT_SECONDS,
@@ -35,18 +28,10 @@ from smq_storage.object_store.clients import (
     region_of_environment,
 )
 from smq_storage.object_store.credentials import given_key, has_credentials, signing_key
-from smq_storage.object_store.failures import (
-    DISK_FULL_HINT,
-    cause,
-    first_line,
-    is_denied,
-    is_not_implemented,
-    is_panic,
-    may_be_disk_full,
-    rejection,
-    store_reason,
-)
-from smq_storage.object_store.presigned_urls import PresignedPut, SigningKey, create_only_headers, presign
+from smq_storage.object_store.direct_reads import DirectReads, Reads
+from smq_storage.object_store.failures import call_store, first_line, is_not_implemented, store_reason
+from smq_storage.object_store.presigned.reads import PresignedReads, ReadUrls
+from smq_storage.object_store.presigned.urls import PresignedPut, SigningKey, create_only_headers, presign
 from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import (
     EtagMismatch,
@@ -56,9 +41,6 @@ from smq_storage.object_store.results import (
     ObjectTail,
     StoredObject,
 )
-
-# How much of a path an error repeats, in characters.
-_MAX_PATH = 200
 
 T = TypeVar("T")
 
@@ -86,11 +68,11 @@ class Store:
     write or deletion StoreStateUnknown. Every method raises StoreDenied if the store refuses the credentials.
     """
 
-    def __init__(self, *, url: str, where: str, writer: Any, reader: Any, options: S3Options | None = None) -> None:
+    def __init__(self, *, url: str, where: str, writer: Any, reads: Reads, options: S3Options | None = None) -> None:
         self.url = url
         self._where = where
         self._writer = writer
-        self._reader = reader
+        self._reads = reads
         self._options = options
 
     def __repr__(self) -> str:
@@ -98,8 +80,8 @@ class Store:
 
     def get(self, path: str) -> StoredObject:
         """The whole object. Raises ObjectMissing."""
-        result = self._call(lambda: _read(self._reader, path, None), path)
-        return StoredObject(*result[:2])
+        found = self._reads.read(path)
+        return StoredObject(found.data, found.etag)
 
     def get_range(self, path: str, start: int, stop: int, etag: str | None = None) -> memoryview:
         """Bytes ``start .. stop - 1``, fewer if the object ends before.
@@ -107,20 +89,22 @@ class Store:
         Raises ObjectMissing, and EtagMismatch if the object that answered does not have the etag that is given.
         """
         # The answer has the etag, so If-Match is not needed, which some stores ignore.
-        data, found, *_ = self._call(lambda: _read(self._reader, path, (start, stop)), path)
-        if etag is not None and found != etag:
+        found = self._reads.read(path, (start, stop))
+        if etag is not None and found.etag != etag:
             raise EtagMismatch(path)
-        return data
+        return found.data
 
     def get_tail(self, path: str, nbytes: int) -> ObjectTail:
         """The last ``nbytes`` bytes (all of them if the object is smaller). Raises ObjectMissing."""
-        data, etag, size, modified = self._call(lambda: _read_tail(self._reader, path, nbytes), path)
-        return ObjectTail(data, size, etag, modified)
+        return self._reads.read_tail(path, nbytes)
 
     def head(self, path: str) -> ObjectInfo:
         """Size and time of an object. Raises ObjectMissing."""
-        meta = self._call(lambda: obstore.head(self._reader, path), path)
-        return ObjectInfo(path, meta["size"], meta["last_modified"])
+        return self._reads.head(path)
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """Says that these objects will be read, in this order. It speeds reads up that prepare their requests."""
+        self._reads.expect(paths)
 
     def put_new(self, path: str, data: Data) -> str:
         """Creates the object and returns its etag. Raises ObjectExists if the store reports that it exists."""
@@ -152,10 +136,20 @@ class Store:
         url = presign("PUT", address, headers, key, options.region, now=now, lifetime=lifetime)
         return PresignedPut(url, headers)
 
+    def presign_gets(self, paths: Sequence[str], lifetime: timedelta) -> Sequence[str]:
+        """A URL for each object, with which anybody reads it within ``lifetime``. Sends nothing.
+
+        Raises StoreUnsupported if requests to this store are not signed.
+        """
+        key = self._options.key if self._options is not None else None
+        if self._options is None or not has_credentials(key.access_key if key is not None else None):
+            raise StoreUnsupported(f"requests to {self._where} are not signed: readers need no URLs and read directly")
+        return list(obstore.sign(self._writer, "GET", list(paths), lifetime)) if paths else []
+
     def delete(self, path: str) -> None:
         """Deletes the object if there is one."""
         try:
-            self._call(lambda: obstore.delete(self._writer, path), path, StoreStateUnknown)
+            self._call(lambda: obstore.delete(self._writer, path), path)
         except ObjectMissing:
             return
 
@@ -164,23 +158,11 @@ class Store:
 
         A hint, never a proof, because a listing may be older than the last write.
         """
-        try:
-            pages = self._call(
-                lambda: obstore.list(self._reader, prefix or None, offset=start_after, chunk_size=1000), prefix
-            )
-            while page := self._call(lambda: next(pages, None), prefix):
-                for meta in page:
-                    yield ObjectInfo(meta["path"], meta["size"], meta["last_modified"])
-        except ObjectMissing:
-            return
+        return self._reads.list(prefix, start_after)
 
     def folders(self, prefix: str) -> Sequence[str]:
         """The folders directly below the folder ``prefix``, as paths. A hint, like every listing."""
-        try:
-            found = self._call(lambda: obstore.list_with_delimiter(self._reader, prefix or None), prefix)
-        except ObjectMissing:
-            return []
-        return sorted(str(folder).rstrip("/") for folder in found["common_prefixes"])
+        return self._reads.folders(prefix)
 
     def _put(self, path: str, data: Data, mode: Any) -> str:
         body = request_body(data)
@@ -205,40 +187,13 @@ class Store:
                 raise
 
         try:
-            return str(self._call(send, path, StoreStateUnknown)["e_tag"])
+            return str(self._call(send, path)["e_tag"])
         except ObjectMissing:
             # Some stores answer this to If-Match on an object that does not exist.
             raise EtagMismatch(path) from None
 
-    def _call(self, call: Callable[[], T], path: str, no_clear_answer: type[StoreUnavailable] = StoreUnavailable) -> T:
-        try:
-            return call()
-        except FileNotFoundError as error:
-            if "NoSuchBucket" in str(error):
-                raise BucketMissing(f"there is no bucket at {self._where}: create it, or change the url") from None
-            raise ObjectMissing(path) from None
-        except (BaseError, OSError) as error:
-            if advice := rejection(error):
-                reason = store_reason(error) or first_line(error)
-                raise StoreDenied(f"{self._where} refuses {path[:_MAX_PATH]!r}: {advice} ({reason})") from None
-            if is_denied(error):
-                raise StoreDenied(
-                    f"{self._where} refuses the credentials for {path!r}: set AWS_ACCESS_KEY_ID and "
-                    f"AWS_SECRET_ACCESS_KEY to a key that may read, write, list and delete there "
-                    f"({store_reason(error) or first_line(error)})"
-                ) from None
-            hint = DISK_FULL_HINT if may_be_disk_full(error) else ""
-            raise no_clear_answer(
-                f"no clear answer from {self._where} for {path!r}: {cause(error)}{hint}", path=path
-            ) from None
-        except (ValueError, TypeError) as error:
-            raise InvalidRequest(f"the store has no path {path[:_MAX_PATH]!r}: {first_line(error)}") from None
-        except BaseException as error:
-            if not is_panic(error):
-                raise
-            raise no_clear_answer(
-                f"no clear answer from {self._where} for {path!r}: the store's client failed", path=path
-            ) from None
+    def _call(self, call: Callable[[], T], path: str) -> T:
+        return call_store(call, path, self._where, StoreStateUnknown)
 
 
 def open_store(
@@ -251,34 +206,21 @@ def open_store(
     session_token: str | None = None,
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     proxy: str | None = None,
+    read_urls: ReadUrls | None = None,
 ) -> Store:
     """Opens ``s3://bucket/prefix``, or ``memory://name`` (shared within the process; ``memory://`` is a new one).
 
     Sends nothing yet. Without an endpoint it is AWS. Credentials come from the arguments or, all of them, from the
     usual AWS_ variables; without any, requests are not signed. ``timeout`` limits one request, in seconds; ``proxy`` is
-    the ``http://host:port`` of an HTTP proxy.
+    the ``http://host:port`` of an HTTP proxy. With ``read_urls`` reads use presigned URLs and no credentials.
     Raises InvalidRequest if the url is invalid.
     """
     key = given_key(access_key, secret_key, session_token)
     options = S3Options(endpoint=endpoint, region=region or DEFAULT_REGION, key=key, timeout=timeout, proxy=proxy)
     writer, reader = create_clients(url, options)
     where = f"{url} ({endpoint})" if endpoint and url.startswith("s3:") else url
-    return Store(url=url, where=where, writer=writer, reader=reader, options=options if url.startswith("s3:") else None)
-
-
-def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int, datetime]:
-    # bytes() fetches the body, so its errors must be translated too.
-    result = obstore.get(store, path, options={"range": part} if part else {})
-    return memoryview(result.bytes()), str(result.meta["e_tag"]), result.meta["size"], result.meta["last_modified"]
-
-
-def _read_tail(store: Any, path: str, nbytes: int) -> tuple[memoryview, str, int, datetime]:
-    try:
-        return _read(store, path, {"suffix": nbytes})
-    except BaseError as error:
-        if "status code: 416" not in str(error):
-            raise
-        return _read(store, path, None)  # an empty object has no range of bytes
+    reads = PresignedReads(read_urls, where, options) if read_urls is not None else DirectReads(reader, where)
+    return Store(url=url, where=where, writer=writer, reads=reads, options=options if url.startswith("s3:") else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +236,8 @@ class StoreSettings:
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     proxy: str | None = None
     """``http://host:port`` through which the store is reached; None for a direct connection."""
+    needs_credentials: bool = False
+    """Whether the store is known to take only signed requests."""
 
     def __post_init__(self) -> None:
         """Raises InvalidRequest if an address has a password: addresses are logged, and the leader shows them."""
@@ -325,7 +269,8 @@ class StoreSettings:
     @classmethod
     def from_public_options(cls, url: str, options: dict[str, str]) -> StoreSettings:
         """The reverse of :meth:`to_public_options`; credentials come from the environment."""
-        return cls(url=url, endpoint=options.get("endpoint"), region=options.get("region"))
+        needs = options.get(CREDENTIALS_OPTION) == REQUIRED
+        return cls(url=url, endpoint=options.get("endpoint"), region=options.get("region"), needs_credentials=needs)
 
     def signed_with(self, key: SigningKey | None) -> StoreSettings:
         """The same store with this key. None leaves the credentials to the environment."""
@@ -337,6 +282,11 @@ class StoreSettings:
     def has_credentials(self) -> bool:
         """Whether requests are signed, with the key here or with what the environment has."""
         return has_credentials(self.access_key)
+
+    @property
+    def lacks_credentials(self) -> bool:
+        """Whether the store takes only signed requests, and this process can sign none."""
+        return self.needs_credentials and not self.has_credentials
 
     def to_public_options(self) -> dict[str, str]:
         """What clients may get besides the url: endpoint, region, and whether it takes credentials; never these."""
@@ -364,7 +314,8 @@ class StoreSettings:
             }
         return env
 
-    def open(self) -> Store:
+    def open(self, read_urls: ReadUrls | None = None) -> Store:
+        """With ``read_urls`` reads use presigned URLs and no credentials."""
         return open_store(
             self.url,
             endpoint=self.endpoint,
@@ -374,4 +325,5 @@ class StoreSettings:
             session_token=self.session_token,
             timeout=self.timeout,
             proxy=self.proxy,
+            read_urls=read_urls,
         )

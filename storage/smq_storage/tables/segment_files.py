@@ -46,7 +46,9 @@ def files_between(
     """
     file_list = load_file_list(store, segment)
     if file_list is not None:
-        yield from file_list.files_between(start, stop)
+        files = file_list.files_between(start, stop)
+        store.expect(file.path for file in files)
+        yield from files
     else:
         yield from _files_of_chain(store, segment, max(start, 0), stop, key, ahead)
 

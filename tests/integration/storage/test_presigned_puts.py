@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from smq_core.errors import SmqError, StoreDenied, StoreStateUnknown
-from smq_storage.object_store.presigned_puts import put_presigned
-from smq_storage.object_store.presigned_urls import PresignedPut, create_only_headers
+from smq_storage.object_store.presigned.puts import put_presigned
+from smq_storage.object_store.presigned.urls import PresignedPut, create_only_headers
 from smq_storage.object_store.store import ObjectExists, ObjectMissing, Store
 from support.fault_injection.store_proxy import StoreFault, StoreProxy
 from support.processes.seaweed import Seaweed

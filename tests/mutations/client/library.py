@@ -416,8 +416,8 @@ MUTATIONS = (
         "read_all_files_of_a_file_list_for_a_start_by_time",
         "A start by time skips the files in the file list that are older.",
         FILE_FETCHER,
-        "elif self._output.since:",
-        "elif self._output.since < 0:",
+        "if self._output.since:",
+        "if self._output.since < 0:",
         (f"{TEST_FETCHER}::test_a_start_by_time_skips_the_files_that_are_older",),
     ),
     # ---- reads of planned ranges

@@ -43,7 +43,6 @@ def rejected(*cases: str) -> tuple[str, ...]:
     return tuple(f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_session_goes_on[{case}]" for case in cases)
 
 
-STORE = "storage/smq_storage/object_store/store.py"
 TEST_STORE_ERRORS = "tests/integration/storage/test_store_errors.py"
 
 MUTATIONS = (
@@ -580,7 +579,7 @@ MUTATIONS = (
     Mutation(
         "take_an_empty_upload_for_an_outage",
         "An upload without bytes is rejected, and nothing waits for it.",
-        STORE,
+        "storage/smq_storage/object_store/direct_reads.py",
         'if "status code: 416" not in str(error):',
         "if True:",
         (f"{TEST_STORE_ERRORS}::test_the_tail_of_an_empty_object_is_empty",),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-URLS = "storage/smq_storage/object_store/presigned_urls.py"
-PUTS = "storage/smq_storage/object_store/presigned_puts.py"
+URLS = "storage/smq_storage/object_store/presigned/urls.py"
+PUTS = "storage/smq_storage/object_store/presigned/puts.py"
 SERVICE = "operator/smq_operator/api/uploads.py"
 STORE = "client/smq/transport/topic_store.py"
 UPLOADER = "client/smq/producing/uploads/uploader.py"
@@ -52,8 +52,8 @@ MUTATIONS = (
         "sign_uploads_of_a_former_topic",
         "Only a living topic gets URLs.",
         "operator/smq_operator/api/topics.py",
-        " or topic.uid != request.uid",
-        "",
+        " or topic.uid != uid:",
+        ":",
         (f"{TEST_SERVICE}::test_a_request_that_is_wrong_gets_no_url",),
     ),
     Mutation(
@@ -68,17 +68,16 @@ MUTATIONS = (
         "sign_uploads_of_clients_with_credentials",
         "A client that has credentials uses them.",
         STORE,
-        "not (self._settings is not None and self._settings.has_credentials)",
-        "True",
+        "self._settings.lacks_credentials and self._leader is not None",
+        "self._settings.needs_credentials and self._leader is not None",
         (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),
     ),
     Mutation(
         "forget_that_the_store_needs_credentials",
         "An answer that does not say it changes nothing.",
         STORE,
-        "        if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:\n"
-        "            self._needs_credentials = True\n",
-        "        self._needs_credentials = reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED\n",
+        "elif located.needs_credentials and not self._settings.needs_credentials:",
+        "elif located.needs_credentials != self._settings.needs_credentials:",
         (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),
     ),
     Mutation(

@@ -76,7 +76,7 @@ class CountingStore(Store):
     """The given store, with a count of its reads."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(url=store.url, where=store._where, writer=store._writer, reader=store._reader)
+        super().__init__(url=store.url, where=store._where, writer=store._writer, reads=store._reads)
         self.requests = Requests()
 
     def reset(self) -> None:

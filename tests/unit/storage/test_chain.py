@@ -21,7 +21,7 @@ class ForgetfulListing(Store):
 
     def __init__(self, shown: int) -> None:
         real = open_store("memory://")
-        super().__init__(url=real.url, where=real.url, writer=real._writer, reader=real._reader)
+        super().__init__(url=real.url, where=real.url, writer=real._writer, reads=real._reads)
         self.shown = shown
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
@@ -182,7 +182,7 @@ def test_an_info_that_disagrees_with_the_rows_is_a_mistake_of_the_caller(chain: 
 class CountingReads(Store):
     def __init__(self) -> None:
         real = open_store("memory://")
-        super().__init__(url=real.url, where=real.url, writer=real._writer, reader=real._reader)
+        super().__init__(url=real.url, where=real.url, writer=real._writer, reads=real._reads)
         self.reads = 0
 
     def get_tail(self, path: str, nbytes: int) -> ObjectTail:

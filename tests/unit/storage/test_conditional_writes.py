@@ -28,7 +28,7 @@ class ScriptedStore(Store):
 
     def __init__(self, *script: str) -> None:
         real = open_store("memory://")
-        super().__init__(url=real.url, where=real.url, writer=real._writer, reader=real._reader)
+        super().__init__(url=real.url, where=real.url, writer=real._writer, reads=real._reads)
         self.script = list(script)
         self.writes: list[bytes] = []
         self.late: list[Callable[[], str]] = []

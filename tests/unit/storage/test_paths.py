@@ -101,6 +101,50 @@ def test_a_topic_has_one_spelling() -> None:
         full_topic_name(7)  # type: ignore[arg-type]
 
 
+OWN = "a/b/u"
+FOR_READERS = (
+    *(f"{OWN}/_topic.json", f"{OWN}/_layout.json", f"{OWN}/_index/00000001.json"),
+    f"{OWN}/_file_lists/{paths.file_list_name('s-1', 1, 'n0nce')}",
+    *(paths.chunk("a/b", "u", "s-1", 7), paths.compacted_file("a/b", "u", "s-1", 7, "n0nce")),
+    *(paths.uploaded_file("u", "p-1-2-n.parquet"), paths.large_value("u", "p-1-n.value")),
+)
+OF_OTHERS = (
+    *("", "/", "_clock.json", "_format.json", "_deleted/u.json", "a/b/_current.json", OWN, f"{OWN}/"),
+    *(f"{OWN}/_groups/g.json", f"{OWN}/_producers/p.json", f"{OWN}/_pins/p.json", f"{OWN}/_publishes.json"),
+    *(f"{OWN}/_layout.json/", f"/{OWN}/_layout.json", f"./{OWN}/_layout.json", f"{OWN}//_layout.json"),
+    *(f"{OWN}/_layout.json\n", f"{OWN}/_layout.json?x", f"{OWN}/%5flayout.json", f"{OWN}/_index/٠٠٠٠٠٠٠١.json"),
+    *(f"{OWN}/../v/_layout.json", f"{OWN}/s-1/../../v/s-1/{7:020d}.parquet", f"{OWN}/../{7:020d}.parquet"),
+    *(f"{OWN}/./{7:020d}.parquet", f"{OWN}/_compacted/../s-1/{7:020d}-n.parquet", f"{OWN}/_x/{7:020d}.parquet"),
+    *(f"{OWN}/_compacted/{7:020d}.parquet", f"{OWN}/s-1/x.parquet", f"{OWN}/s-1/s-2/{7:020d}.parquet"),
+    *(f"a/b/v/s-1/{7:020d}.parquet", f"a/bb/u/s-1/{7:020d}.parquet", "a/b/uu/_layout.json", "A/b/u/_layout.json"),
+    *("_uploads/v/p-1-2-n.parquet", "_uploads/u/../v/p.parquet", "_uploads/u/.p.parquet", "_uploads/u/v/p.parquet"),
+    *(
+        "_large_values/v/p.value",
+        "_large_values/u/../../_clock.json",
+        "_large_values/u/p.parquet",
+        "_uploads/u/p.value",
+    ),
+)
+
+
+@pytest.mark.parametrize("path", FOR_READERS)
+def test_readers_of_a_topic_get_its_files(path: str) -> None:
+    assert paths.is_for_readers("a/b", "u", path)
+    assert not paths.is_for_readers("a/b", "v", path) and not paths.is_for_readers("a/c", "v", path)
+
+
+@pytest.mark.parametrize("path", OF_OTHERS)
+def test_readers_of_a_topic_get_nothing_else(path: str) -> None:
+    assert not paths.is_for_readers("a/b", "u", path)
+
+
+def test_readers_list_the_files_of_segments_only() -> None:
+    allowed = {f"{OWN}/s-1", f"{OWN}/_compacted/s-1"}
+    refused = {OWN, f"{OWN}/", f"{OWN}/_compacted", f"{OWN}/_groups", f"{OWN}/s-1/", f"{OWN}/s-1/..", f"{OWN}/.."}
+    refused |= {"", "a/b", "a/b/v/s-1", "_uploads/u", "_large_values/u", f"{OWN}/_compacted/..", f"{OWN}/s-1\n"}
+    assert {it for it in allowed | refused if paths.is_folder_for_readers("a/b", "u", it)} == allowed
+
+
 def test_programs_and_spark_refuse_such_a_topic_before_they_connect() -> None:
     with smq.connect("127.0.0.1:1", timeout=0.01) as client:
         for name in ("..", "a/../b", "/a", "Flights", "a/b/c", "x" * 65536, "_uploads/t", "\ud800"):

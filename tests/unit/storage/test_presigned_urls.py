@@ -10,7 +10,7 @@ import pytest
 from obstore.store import S3Store
 
 from smq_core.errors import StoreUnsupported
-from smq_storage.object_store.presigned_urls import SigningKey, presign
+from smq_storage.object_store.presigned.urls import SigningKey, presign
 from smq_storage.object_store.store import StoreSettings, open_store
 
 KEYS = {"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}

@@ -12,7 +12,7 @@ from smq_storage.object_store.store import EtagMismatch, ObjectExists, Store, op
 class MemoryStore(Store):
     def __init__(self) -> None:
         real = open_store("memory://")
-        super().__init__(url=real.url, where=real.url, writer=real._writer, reader=real._reader)
+        super().__init__(url=real.url, where=real.url, writer=real._writer, reads=real._reads)
 
 
 class OverwritesOnCreate(MemoryStore):

@@ -68,6 +68,11 @@ def files(
     start = None if since is None else parse_since(since, datetime.now(UTC))
     with filer_client(filer_url, filer_endpoint, filer_region) as connected, FilerWatch(connected, topic):
         found = connected.files(topic, since=start)
+    if found and not found.readable:
+        print_note(
+            "the filer takes signed requests only: to read these files set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or read the messages with `smq consume`"
+        )
     match output:
         case FilesOutput.JSON:
             print_json(list(found))

@@ -87,7 +87,9 @@ class FileFetcher:
             log.warning("%s is read by its chunk chain, because its file list is damaged: %s", self._segment, error)
         if self._file_list is None:
             self._unusable_file_list = sealed.file_list
-        elif self._output.since:
+            return None
+        self._view.store.open().expect(file.path for file in self._file_list.files)
+        if self._output.since:
             self._output.position = max(self._output.position, self._file_list.first_since(self._output.since))
         return self._file_list
 

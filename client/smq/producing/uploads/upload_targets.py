@@ -10,8 +10,8 @@ from smq.transport.topic_store import UPLOAD_TIMEOUT_SECONDS
 from smq.transport.topic_view import TopicView
 from smq_proto.v1 import topics_pb2
 from smq_storage.catalog import paths
-from smq_storage.object_store.presigned_puts import put_presigned
-from smq_storage.object_store.presigned_urls import PresignedPut
+from smq_storage.object_store.presigned.puts import put_presigned
+from smq_storage.object_store.presigned.urls import PresignedPut
 from smq_storage.object_store.request_bodies import Data, size_and_sha256
 from smq_storage.object_store.store import Store
 

@@ -21,8 +21,8 @@ from smq.producing.uploads import upload_targets
 from smq_core.errors import StoreDenied, StoreStateUnknown
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import paths
-from smq_storage.object_store.presigned_puts import put_presigned
-from smq_storage.object_store.presigned_urls import PresignedPut
+from smq_storage.object_store.presigned.puts import put_presigned
+from smq_storage.object_store.presigned.urls import PresignedPut
 from smq_storage.object_store.store import ObjectExists, ObjectMissing
 from support.data.message_ledger import read_back
 from support.data.raw_flight import RawProducer

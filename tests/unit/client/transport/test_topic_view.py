@@ -18,7 +18,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import topics_pb2
 from smq_proto.wire import layout_to_pb, topic_to_pb
 from smq_storage.catalog import layouts, topics
-from smq_storage.object_store.presigned_urls import SigningKey
+from smq_storage.object_store.presigned.urls import SigningKey
 from smq_storage.object_store.store import StoreSettings
 from support.waiting import HANG_GUARD, eventually
 
@@ -202,7 +202,7 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
 
 
 def test_requests_of_uploads_may_take_as_long_as_a_producer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StoreSettings, "open", lambda settings: settings.timeout)
+    monkeypatch.setattr(StoreSettings, "open", lambda settings, _: settings.timeout)
     watched = Watched(StoreSettings(url="memory://", timeout=1.0))
     found = [watched.view.store.open_for_uploads(), *map(watched.view.store.open_for_uploads, (5.0, 600.0))]
     assert found == [topic_store.UPLOAD_TIMEOUT_SECONDS, topic_store.UPLOAD_TIMEOUT_SECONDS, 600.0]

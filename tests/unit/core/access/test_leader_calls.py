@@ -31,6 +31,8 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Topics.History": EITHER,
     "Topics.ReportUnreachable": (),
     "Topics.SignUploads": PRODUCE,
+    "Topics.SignReads": CONSUME,
+    "Topics.ListFiles": CONSUME,
     "Groups.JoinGroup": GROUP,
     "Groups.LeaveGroup": GROUP,
     "Groups.CommitPositions": GROUP,

@@ -1,4 +1,4 @@
-"""SignUploads: which requests get URLs, and for which names."""
+"""SignUploads, SignReads and ListFiles: which requests get URLs, for which files, and which folders are listed."""
 
 from __future__ import annotations
 
@@ -94,3 +94,65 @@ async def test_a_store_that_takes_unsigned_requests_gets_no_urls() -> None:
     async with upload_service(open_store("memory://")) as (service, uid):
         with pytest.raises(RpcAborted, match="write there directly"):
             await sign(service, uid)
+
+
+async def sign_reads(service: TopicService, topic_uid: str, **values: object) -> topics_pb2.SignReadsReply:
+    defaults = {"topic": TOPIC, "uid": topic_uid, "paths": [paths.layout(TOPIC, topic_uid)]}
+    request = topics_pb2.SignReadsRequest(**(defaults | values))  # type: ignore[arg-type]
+    return await service.SignReads(request, FakeServicerContext())  # type: ignore[arg-type]
+
+
+@virtual_time
+async def test_readers_get_urls_for_a_quarter_of_an_hour_in_the_order_of_the_files() -> None:
+    async with upload_service() as (service, uid):
+        files = [paths.chunk(TOPIC, uid, "s-1", 0), paths.large_value(uid, "p-1-n.value"), paths.layout(TOPIC, uid)]
+        reply = await sign_reads(service, uid, paths=files)
+        assert [url.partition("?")[0] for url in reply.urls] == [f"http://filer:8333/smq/{it}" for it in files]
+        assert all("X-Amz-Expires=900&" in url for url in reply.urls) and reply.lifetime_seconds == 900
+        assert len((await sign_reads(service, uid, paths=files[:1] * 1000)).urls) == 1000
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"topic": "other"}, "there is no topic"),
+        ({"uid": "former"}, "was deleted"),
+        ({"paths": [paths.layout(TOPIC, "former")]}, "is not a file of default/t that its readers need"),
+        ({"paths": [paths.layout("default/u", "uid")]}, "is not a file of default/t"),
+        ({"paths": ["_clock.json"]}, "is not a file of default/t"),
+        ({"paths": ["_clock.json"] * 1001}, "1,000 files, not 1,001"),
+    ],
+)
+@virtual_time
+async def test_a_wrong_request_of_a_reader_gets_no_url(values: dict[str, object], message: str) -> None:
+    async with upload_service() as (service, uid):
+        with pytest.raises(RpcAborted, match=message):
+            await sign_reads(service, uid, **values)
+
+
+@virtual_time
+async def test_readers_of_a_store_that_takes_unsigned_requests_get_no_urls() -> None:
+    async with upload_service(open_store("memory://")) as (service, uid):
+        with pytest.raises(RpcAborted, match="read directly"):
+            await sign_reads(service, uid)
+
+
+@virtual_time
+async def test_the_files_of_a_segment_are_listed_in_parts() -> None:
+    store = open_store("memory://")
+    async with upload_service(store) as (service, uid):
+        chunks = [paths.chunk(TOPIC, uid, "s-1", n) for n in range(1001)]
+        for path in (*chunks, paths.chunk(TOPIC, uid, "s-2", 0)):
+            store.put(path, b"abc")
+
+        async def listed(folder: str, after: str = "") -> list[topics_pb2.ListFilesReply.File]:
+            request = topics_pb2.ListFilesRequest(topic=TOPIC, uid=uid, folder=folder, after=after)
+            return list((await service.ListFiles(request, FakeServicerContext())).files)  # type: ignore[arg-type]
+
+        folder = paths.segment_folder(TOPIC, uid, "s-1")
+        first = await listed(folder)
+        assert [it.path for it in first] == chunks[:1000] and first[0].size == 3 and first[0].modified
+        assert [it.path for it in await listed(folder, first[-1].path)] == chunks[1000:]
+        for other in (paths.groups_folder(TOPIC, uid), paths.uploads_folder(uid), "", paths.topic_folder(TOPIC, "v")):
+            with pytest.raises(RpcAborted, match="is not a folder of default/t"):
+                await listed(other)

@@ -81,6 +81,7 @@ async def test_a_broker_reports_about_itself_and_does_little_else(tmp_path: Path
         assert isinstance(await reached(api, "Brokers.Report", api.tokens.issue("ended")), Unauthenticated)
 
 
+READS = ("Topics.SignReads", "Topics.ListFiles")
 RIGHTS: list[tuple[dict[str, list[str]], set[str]]] = [
     (
         {"topics": ["flights"], "verbs": ["produce"]},
@@ -91,13 +92,13 @@ RIGHTS: list[tuple[dict[str, list[str]], set[str]]] = [
     ),
     (
         {"topics": ["flights"], "verbs": ["consume"]},
-        {"Topics.Locate", "Topics.Watch", "Topics.History", "Groups.ListGroups"},
+        {*("Topics.Locate", "Topics.Watch", "Topics.History", "Groups.ListGroups"), *READS},
     ),
     (
         {"topics": ["flights"], "verbs": ["consume"], "consumerGroups": ["g"]},
         {
             *("Topics.Locate", "Topics.Watch", "Topics.History", "Groups.ListGroups", "Groups.JoinGroup"),
-            *("Groups.LeaveGroup", "Groups.CommitPositions", "Groups.GetPositions"),
+            *("Groups.LeaveGroup", "Groups.CommitPositions", "Groups.GetPositions", *READS),
         },
     ),
     ({"topics": ["hotels"], "verbs": ["*"], "consumerGroups": ["*"]}, set()),

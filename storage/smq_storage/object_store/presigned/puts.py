@@ -13,7 +13,7 @@ from obstore.store import HTTPStore
 
 from smq_core.errors import StoreDenied, StoreStateUnknown
 from smq_storage.object_store.clients import client_options
-from smq_storage.object_store.presigned_urls import PresignedPut
+from smq_storage.object_store.presigned.urls import PresignedPut
 from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import ObjectExists
 
