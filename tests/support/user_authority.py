@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,6 +22,7 @@ class UserAuthority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.pem = (above or self)._sign(self._name, self._key, life=3600, is_authority=True)
+        self._chain = self.pem + above._chain if above is not None else b""
 
     def client(
         self,
@@ -34,6 +36,14 @@ class UserAuthority:
         name = x509.Name([x509.NameAttribute(what, value) for what, value in subject])
         certificate = self._sign(name, key, life=life, is_authority=False, usage=usage)
         return certificate, key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+    def client_files(self, folder: Path, *subject: tuple[x509.ObjectIdentifier, str]) -> tuple[Path, Path]:
+        """``tls.crt``, with the authorities up to the root, and ``tls.key`` of a caller."""
+        certificate, key = folder / "tls.crt", folder / "tls.key"
+        text, key_text = self.client(*subject)
+        certificate.write_bytes(text + self._chain)
+        key.write_bytes(key_text)
+        return certificate, key
 
     def intermediate(
         self, name: str, kind: str = "ec", *, life: float = 600, is_authority: bool = True

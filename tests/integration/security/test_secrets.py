@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 
 import smq
 from smq.reading import StateLoader, open_topic
-from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.cli import smq as run_smq
+from support.processes.guarded_release import guarded_release, know_keys
 from support.processes.local_cluster import manifest
 from support.processes.secure_cluster import SecureCluster
 from support.processes.short_lives import Lives
@@ -56,23 +56,10 @@ def test_the_search_finds_a_secret_however_it_is_written() -> None:
 
 @pytest.fixture
 def release(tmp_path: Path) -> Iterator[tuple[SecureCluster, UserAuthority]]:
-    """With keys of the filer, and an authority for client certificates. Everything is logged."""
-    keys = {
-        name: secrets.token_urlsafe(24).replace("-", "x").replace("_", "x") for name in ("access_key", "secret_key")
-    }
-    company, authorities = UserAuthority("company"), tmp_path / "clients.crt"
-    authorities.write_bytes(company.pem)
-    more = (
-        f"--client-ca-file={authorities}",
-        "--http=127.0.0.1:0",
-        "--log-level=debug",
-        "--broker-arg=--log-level=debug",
-    )
-    with (
-        SeaweedProcess(tmp_path / "weed", **keys) as weed,
-        SecureCluster(tmp_path / "c", weed.settings("secrets"), lives=LIVES, more=more) as cluster,
-    ):
-        yield cluster, company
+    """Everything is logged."""
+    flags = ("--http=127.0.0.1:0", "--log-level=debug", "--broker-arg=--log-level=debug")
+    with guarded_release(tmp_path, *flags, lives=LIVES) as running:
+        yield running
 
 
 def test_no_secret_is_shown_logged_or_stored(
@@ -82,11 +69,8 @@ def test_no_secret_is_shown_logged_or_stored(
     caplog.set_level(logging.DEBUG)
     search = SecretSearch()
     know_keys(search, cluster)
-    chain, key = company.client((NameOID.COMMON_NAME, "alice"))
-    certificate, key_file = tmp_path / "tls.crt", tmp_path / "tls.key"
-    certificate.write_bytes(chain)
-    key_file.write_bytes(key)
-    search.add_pem("the key of alice", key)
+    certificate, key_file = company.client_files(tmp_path, (NameOID.COMMON_NAME, "alice"))
+    search.add_pem("the key of alice", key_file.read_bytes())
     cluster.create("t")
     search.add_token("the token of app", cluster.token_file("app").read_text())
     cluster.allow("app", {"topics": ["t"], "verbs": ["produce", "consume"], "consumerGroups": ["g"]})
@@ -102,21 +86,6 @@ def test_no_secret_is_shown_logged_or_stored(
     assert len(search.forms) >= 14, search.forms.keys()
     assert len(search.places) >= 60, search.places.keys()
     assert not search.found()
-
-
-def know_keys(search: SecretSearch, cluster: SecureCluster) -> None:
-    """Those of the release now."""
-    folder = cluster.security
-    search.add_token("the administrator's token", (folder / "admin.token").read_text())
-    for name in ("grants.key", "brokers.key"):
-        search.add_bytes(name, (folder / name).read_bytes())
-    for it in json.loads((folder / "authorities.json").read_bytes())["authorities"]:
-        if it["key"]:
-            search.add_pem(f"the authority since {it['since']}", it["key"].encode())
-    for path in (folder / "brokers").glob("*.token"):
-        search.add_token(path.name, path.read_text().rpartition(".")[2])
-    for name in ("access_key", "secret_key"):
-        search.add_bytes(f"{name} of the filer", (getattr(cluster.store, name) or "").encode())
 
 
 def use_by_certificate(search: SecretSearch, cluster: SecureCluster, certificate: Path, key_file: Path) -> None:
