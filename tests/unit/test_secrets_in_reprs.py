@@ -57,6 +57,8 @@ OTHERS = {
     "smq_storage.object_store.clients.S3Options": {"key"},
     # Names: of an audience, and of a Secret.
     "smq_operator.kube.settings.KubeSettings": {"token_audience", "ca_secret"},
+    # Whether requests have to be signed.
+    "smq_storage.object_store.store.StoreSettings": {"needs_credentials"},
     # The public key of an issuer.
     "smq_operator.security.identities.oidc.issuer_keys.IssuerKey": {"key"},
 }
