@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import Any, Protocol
 
+from smq_core.errors import StoreDenied, StoreUnavailable
 from smq_core.model.entities import SECOND
 from smq_proto.v1 import topics_pb2
+from smq_storage.catalog import paths
 from smq_storage.object_store.results import ObjectInfo
 from smq_storage.process.locks import make_lock
 
@@ -42,7 +44,7 @@ class ReadUrls:
     """Safe from many threads. ``now`` is in seconds of a clock that never goes back.
 
     Each method but ``expect`` raises Unavailable while no leader answers, PermissionDenied and Unauthenticated (the
-    client may not read the topic any more), and UnknownTopic.
+    client may not read the topic any more), UnknownTopic, and StoreDenied for files that take credentials.
     """
 
     def __init__(self, leader: SigningLeader, topic: str, uid: str, now: Callable[[], float] = time.monotonic) -> None:
@@ -58,6 +60,8 @@ class ReadUrls:
 
     def url(self, path: str) -> str:
         """A URL for reads of this file. Signs those of the next files, too, if there is none."""
+        if not paths.is_for_readers(self._topic, self.uid, path):
+            raise _denied(path)
         with self._lock:
             found = self._urls.get(path)
             if found is not None and self._now() < found.good_until:
@@ -75,9 +79,13 @@ class ReadUrls:
         return self.url(path)
 
     def list(self, folder: str, start_after: str | None) -> Iterator[ObjectInfo]:
-        """The files of a segment's folder. There are none in a folder of uploads, which nobody may list."""
-        if not folder.startswith(f"{self._topic}/"):
+        """The files of a folder. There are none in those of uploads, which nobody may list."""
+        if folder in (paths.uploads_folder(self.uid), paths.large_values_folder(self.uid)):
             return
+        if folder == paths.topic_folder(self._topic, self.uid):  # to find out whether its layout is really gone
+            raise StoreUnavailable(f"the filer answered that a file of {self._topic} is gone, which the leader has")
+        if not paths.is_folder_for_readers(self._topic, self.uid, folder):
+            raise _denied(folder)
         after = start_after or ""
         while True:
             request = topics_pb2.ListFilesRequest(topic=self._topic, uid=self.uid, folder=folder, after=after)
@@ -89,10 +97,10 @@ class ReadUrls:
                 return
             after = files[-1].path
 
-    def expect(self, paths: Iterable[str]) -> None:
+    def expect(self, files: Iterable[str]) -> None:
         """These will be read, in this order."""
         with self._lock:
-            self._following |= pairwise(paths)
+            self._following |= pairwise(files)
             _forget_first(self._following, MAX_EXPECTED)
 
     def _next_unsigned(self, path: str) -> Sequence[str]:
@@ -107,18 +115,25 @@ class ReadUrls:
             following = self._following.get(following)
         return wanted
 
-    def _sign(self, paths: Sequence[str]) -> str:
-        """The URL of the first path. Nobody waits for this call who has a URL."""
+    def _sign(self, files: Sequence[str]) -> str:
+        """The URL of the first file. Nobody waits for this call who has a URL."""
         began = self._now()
-        request = topics_pb2.SignReadsRequest(topic=self._topic, uid=self.uid, paths=paths)
+        request = topics_pb2.SignReadsRequest(topic=self._topic, uid=self.uid, paths=files)
         reply = self._leader.SignReads(request)
         good_until = began + reply.lifetime_seconds * (1 - LAST_PART)
         with self._lock:
-            for path, url in zip(paths, reply.urls, strict=True):
+            for path, url in zip(files, reply.urls, strict=True):
                 self._urls.pop(path, None)
                 self._urls[path] = _SignedUrl(url, good_until)
             _forget_first(self._urls, MAX_URLS)
         return reply.urls[0]
+
+
+def _denied(path: str) -> StoreDenied:
+    return StoreDenied(
+        f"the leader signs no URL for {path!r}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to a key of the filer "
+        "that may read, write and list there"
+    )
 
 
 def _forget_first(known: dict[str, Any], limit: int) -> None:

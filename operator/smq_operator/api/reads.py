@@ -1,4 +1,4 @@
-"""Signs URLs for readers that have no credentials for the filer, and lists the files of a segment for them."""
+"""Signs URLs for readers that have no credentials for the filer, and lists folders for them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def check_paths(topic: Topic, files: Sequence[str]) -> None:
 
 
 def check_folder(topic: Topic, folder: str) -> None:
-    """Raises InvalidRequest unless this is a folder with the files of one segment of the topic."""
+    """Raises InvalidRequest unless this is a folder of the topic that its readers may list."""
     if not paths.is_folder_for_readers(topic.name, topic.uid, folder):
-        raise InvalidRequest(f"{shown(folder)} is not a folder of {topic.name} with the files of a segment")
+        raise InvalidRequest(f"{shown(folder)} is not a folder of {topic.name} that its readers need")
 
 
 def sign_reads(store: Store, files: Sequence[str]) -> Sequence[str]:

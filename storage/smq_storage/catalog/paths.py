@@ -51,7 +51,7 @@ _COMPACTED = re.compile(rf".*/{COMPACTED}/[^/]+/\d{{20}}-[^/]+\.parquet")
 _UPLOAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.parquet")
 _LARGE_VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.value")
 _SEGMENT = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,127}")
-_SEGMENT_FOLDER = re.compile(rf"(?:{COMPACTED}/)?{_SEGMENT.pattern}")
+_FOLDER_FOR_READERS = re.compile(rf"_index|_file_lists|(?:{COMPACTED}/)?{_SEGMENT.pattern}")
 # What readers need in a topic's folder: no positions of groups, claims of producers, or pins.
 _FOR_READERS = re.compile(
     r"_topic\.json|_layout\.json|_index/[0-9]{8}\.json|_file_lists/[A-Za-z0-9-][A-Za-z0-9._-]{0,191}\.json"
@@ -273,12 +273,12 @@ def is_for_readers(topic: str, uid: str, path: str) -> bool:
 
 
 def is_folder_for_readers(topic: str, uid: str, path: str) -> bool:
-    """Whether this is the path of a folder of that topic whose files a reader may list: those of one segment.
+    """Whether this is a folder of that topic whose files a reader may list: of a segment, the index, the file lists.
 
     Uploads may be listed by nobody, because some are not published yet. Raises as :func:`is_for_readers`.
     """
     folder = f"{topic_folder(topic, uid)}/"
-    return path.startswith(folder) and _SEGMENT_FOLDER.fullmatch(path, len(folder)) is not None
+    return path.startswith(folder) and _FOLDER_FOR_READERS.fullmatch(path, len(folder)) is not None
 
 
 def _hash(producer: str) -> str:

@@ -27,7 +27,7 @@ MUTATIONS = (
     ),
     Mutation(
         "list_any_folder",
-        "Readers list the folders of segments only.",
+        "Readers list the folders that they need only.",
         SERVICE,
         "if not paths.is_folder_for_readers(topic.name, topic.uid, folder):",
         "if not topic:",

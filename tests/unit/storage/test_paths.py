@@ -138,8 +138,8 @@ def test_readers_of_a_topic_get_nothing_else(path: str) -> None:
     assert not paths.is_for_readers("a/b", "u", path)
 
 
-def test_readers_list_the_files_of_segments_only() -> None:
-    allowed = {f"{OWN}/s-1", f"{OWN}/_compacted/s-1"}
+def test_readers_list_what_they_need_only() -> None:
+    allowed = {f"{OWN}/s-1", f"{OWN}/_compacted/s-1", f"{OWN}/_index", f"{OWN}/_file_lists"}
     refused = {OWN, f"{OWN}/", f"{OWN}/_compacted", f"{OWN}/_groups", f"{OWN}/s-1/", f"{OWN}/s-1/..", f"{OWN}/.."}
     refused |= {"", "a/b", "a/b/v/s-1", "_uploads/u", "_large_values/u", f"{OWN}/_compacted/..", f"{OWN}/s-1\n"}
     assert {it for it in allowed | refused if paths.is_folder_for_readers("a/b", "u", it)} == allowed

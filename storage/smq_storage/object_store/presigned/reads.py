@@ -44,7 +44,7 @@ class ReadUrls(Protocol):
         """The objects below a folder, in the order of their names."""
         ...
 
-    def expect(self, paths: Iterable[str]) -> None:
+    def expect(self, files: Iterable[str]) -> None:
         """These will be read, in this order."""
         ...
 

@@ -8,12 +8,12 @@ import pytest
 
 from smq.transport import read_urls
 from smq.transport.read_urls import AHEAD, ReadUrls
-from smq_core.errors import PermissionDenied
+from smq_core.errors import PermissionDenied, StoreDenied, StoreUnavailable
 from smq_proto.v1 import topics_pb2
 
 LIFETIME = 900
 FOLDER = "default/t/u/s-1"
-FILES = [f"{FOLDER}/{n:04d}" for n in range(AHEAD * 2 + 50)]
+FILES = [f"{FOLDER}/{n:020d}.parquet" for n in range(AHEAD * 2 + 50)]
 
 
 class Leader:
@@ -106,6 +106,12 @@ def test_whoever_may_not_read_any_more_gets_no_url(leader: Leader, urls: ReadUrl
             urls.url(path)
 
 
+def test_what_readers_do_not_need_takes_credentials(leader: Leader, urls: ReadUrls) -> None:
+    with pytest.raises(StoreDenied, match=r"for 'default/t/u/_pins/p.json': set AWS_ACCESS_KEY_ID"):
+        urls.url("default/t/u/_pins/p.json")
+    assert not leader.requested
+
+
 def test_what_is_kept_is_bounded(leader: Leader, urls: ReadUrls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_urls, "MAX_URLS", 10)
     monkeypatch.setattr(read_urls, "MAX_EXPECTED", 10)
@@ -122,5 +128,9 @@ def test_a_listing_goes_on_after_a_full_answer(leader: Leader, urls: ReadUrls, m
     assert [it.path for it in found] == FILES[10:]
     assert found[0].size == 3 and found[0].modified == datetime.fromtimestamp(5, UTC)
     assert list(urls.list("_uploads/u", None)) == []
+    with pytest.raises(StoreDenied, match="AWS_ACCESS_KEY_ID"):
+        next(urls.list("default/t/u/_groups", None))
+    with pytest.raises(StoreUnavailable, match="which the leader has"):
+        next(urls.list("default/t/u", None))
     urls.url(FILES[10])
     assert len(leader.requested[0]) == AHEAD, "what was listed is expected"

@@ -94,5 +94,5 @@ def test_a_topic_that_was_created_again_has_other_urls(files: SecurityFiles) -> 
         opened = store.open()
         assert opened is store.open()
         with pytest.raises(Unavailable):
-            opened.get("a/b/u/_layout.json")
+            opened.get(f"a/b/{uid}/_layout.json")
     assert leader.uids == ["u", "u", "v"]
