@@ -199,6 +199,14 @@ MUTATIONS = (
         (f"{TEST_INPUT}::test_a_topic_is_trimmed_before_a_time_that_a_calendar_has",),
     ),
     Mutation(
+        "quote_targets_of_a_relay_as_they_come",
+        "What a stranger writes reaches no terminal by the log.",
+        "broker/smq_broker/streams/relay_targets.py",
+        "named = bounded(target, MAX_SHOWN_CHARACTERS)",
+        "named = target",
+        (TEST_RELAY,),
+    ),
+    Mutation(
         "keep_requests_to_a_relay_of_any_length",
         "Whoever reaches a relay takes a few kilobytes of its memory.",
         RELAY,

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from smq_broker.access.dialer import BrokerDialer
 from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_core.errors import InvalidRequest, SmqError, Unauthenticated, Unavailable
+from smq_core.model.names import MAX_SHOWN_CHARACTERS, bounded
 from smq_proto.channel_options import NO_PROXY
 from smq_proto.flight import call
 from smq_proto.v1 import admin_pb2
@@ -71,7 +72,8 @@ class RelayTargets:
             return leaders[0]
         if target in self._static_targets or target in leaders or self._is_broker(target, leaders):
             return target
-        raise InvalidRequest(f"{target} is no broker, leader or filer of this cluster: the relay connects to no other")
+        named = bounded(target, MAX_SHOWN_CHARACTERS)  # by a stranger, and the log has it
+        raise InvalidRequest(f"{named} is no broker, leader or filer of this cluster: the relay connects to no other")
 
     def _is_broker(self, target: str, leaders: list[str]) -> bool:
         with self._lock:

@@ -21,6 +21,7 @@ from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicView
 from smq_core.errors import DeliveryTimeout, ProducerFenced, ReferenceRejected, Unavailable
+from smq_core.model.names import check_name
 from smq_proto.v1 import publishes_pb2
 from smq_proto.v1.publishes_pb2_grpc import PublishesStub
 from smq_storage.process.locks import make_lock
@@ -44,6 +45,13 @@ class _ClaimedApp(NamedTuple):
     owner: str
 
 
+def _claimed(view: TopicView, app: str, owner: str) -> _ClaimedApp:
+    """Raises InvalidRequest for texts that no message has."""
+    check_name("an app's name", app)
+    check_name("an app's owner", owner)
+    return _ClaimedApp(view.snapshot.topic.uid, app, owner)
+
+
 class AtomicPublisher:
     """The atomic publishes of one client. Safe from many threads."""
 
@@ -63,7 +71,7 @@ class AtomicPublisher:
 
     def last_version(self, view: TopicView, app: str, timeout: float) -> int | None:
         """As :meth:`smq.Client.last_version`."""
-        claimed = _ClaimedApp(view.snapshot.topic.uid, app, self._owner)
+        claimed = _claimed(view, app, self._owner)
         version = self._claim_from_leader(view, claimed, False, time.monotonic() + timeout)
         return version if version >= 0 else None
 
@@ -80,8 +88,7 @@ class AtomicPublisher:
         one_off: bool = False,
     ) -> AtomicReceipt:
         """As :meth:`smq.Client.publish_atomically`, with what is ``staged`` and what ``upload`` uploads."""
-        owner = owner or self._owner
-        claimed = _ClaimedApp(view.snapshot.topic.uid, app, owner)
+        claimed = _claimed(view, app, owner or self._owner)
         receipt = self._publish(view, claimed, version, upload, timeout, staged, one_off)
         if receipt.already_published and self._own_versions.get(claimed) != version:
             log.warning(

@@ -5,10 +5,12 @@ The release is open, so that no denial stands before the checks of names.
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 from google.protobuf.message_factory import GetMessageClass
+from typer.testing import CliRunner
 
 import smq
+from smq.cli.app import app
 from smq_core.errors import SmqError
 from smq_core.model.entities import Replica
 from smq_proto.v1 import data_pb2 as pb
@@ -42,6 +46,25 @@ TOPIC_FILE = re.compile(
     r"|_producers/(=[0-9a-f]{64}|[A-Za-z0-9_-][A-Za-z0-9._-]*)\.json|_file_lists/t-0-64-\d+\.\d{8}\.json"
     r"|t-0-64-\d+/\d{20}\.parquet"
 )
+UPLOAD = re.compile(r"[A-Za-z0-9=_-][A-Za-z0-9=._-]*\.parquet")
+TABLE = pa.table({"value": [b"x"]})
+# Commands with a place for a trick. They end at once, and ask nothing.
+COMMANDS = (
+    *(
+        f"topic {it} {{}}"
+        for it in ("describe", "pins", "delete --yes", "pause-scaling", "export", "verify", "compact")
+    ),
+    *("topic create {}", "topic create n --key {}", "topic recover {} --dry-run", "topic trim {} --before 1h --yes"),
+    *("topic alter {} --reset retention --yes", "topic alter t --drop-column {} --yes", "segment list {}"),
+    *(f"segment {it} {{}}" for it in ("split", "move", "roll", "accept-loss --yes")),
+    *("publish {} --value x", "publish t {}", "publish t --from {}", "consume {} --max 1", "files {}", "group list {}"),
+    *("consume t --group {} --max 1 --idle-timeout 1s", "broker drain {}", "broker undrain {}", "group describe t {}"),
+    *("group reset t {} --to-earliest", "group delete t {} --yes", "group export t {}", "group import t {} --from -"),
+    *("group import t g --from {}", "apply -f {}", "diff -f {}", "example {}", "spark {}", "auth can-i produce {}"),
+    *("--ca-file {} topic list", "--token-file {} topic list", "--via {} topic list", "dev status --dir {}"),
+)
+# The last one is what Python makes of bytes that are no UTF-8.
+TYPED = ("../../x", "/a", "\x1b[2J", "\udcff")
 
 
 @pytest.fixture
@@ -52,7 +75,7 @@ def cluster(seaweed: SeaweedProcess, tmp_path: Path) -> Iterator[LocalCluster]:
         yield running
 
 
-def test_no_name_leads_out_of_the_folder_of_its_topic(cluster: LocalCluster) -> None:
+def test_no_name_leads_out_of_the_folder_of_its_topic(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     store = cluster.store.open()
     before, folders = {it.path for it in store.list("")}, _folders(cluster)
     with cluster.connect() as client:
@@ -70,6 +93,7 @@ def test_no_name_leads_out_of_the_folder_of_its_topic(cluster: LocalCluster) -> 
                 print(f"{door}: {dict(answers)}")
                 assert answers.keys().isdisjoint({"UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED", "UnicodeEncodeError"})
                 assert not [it for it in answers if it.startswith("INTERNAL")], answers
+    _type_commands(cluster, monkeypatch)
     _check_files({it.path for it in store.list("")} - before, layout.uid)
     assert _folders(cluster) == folders
     with cluster.connect() as client, client.producer("t") as producer:
@@ -78,6 +102,9 @@ def test_no_name_leads_out_of_the_folder_of_its_topic(cluster: LocalCluster) -> 
 
 def _check_files(new: set[str], uid: str) -> None:
     for path in sorted(new - {"_clock.json"}):
+        if path.startswith(uploads := f"_uploads/{uid}/"):
+            assert UPLOAD.fullmatch(path.removeprefix(uploads)), path
+            continue
         inside = path.removeprefix(f"{TOPIC}/{uid}/")
         assert inside != path and TOPIC_FILE.fullmatch(inside), path
 
@@ -144,13 +171,44 @@ def _read(flight: fl.FlightClient, ticket: bytes, options: fl.FlightCallOptions)
 
 def _library_calls(client: smq.Client) -> Iterator[Callable[[], object]]:
     admin = client.admin()
+    (staged,) = client.stage("t", table=TABLE)
     for trick in (*FEW, "\ud800"):
+        yield partial(client.publish_atomically, "t", app=trick, version=1, table=TABLE)
+        yield partial(_publish_by_reference, client, trick)
+        yield partial(client.topic_files, trick)
         yield lambda name=trick: client.producer("t", producer_id=name).close()
         yield lambda name=trick: client.consumer("t", group=name).close()
         yield partial(admin.delete_group, "t", trick)
         for call in (client.producer, client.consumer, admin.delete, admin.export, admin.story):
             yield partial(call, trick)
-        yield partial(admin.apply, manifest(trick.encode(errors="replace").decode()))
+    for trick in FEW:
+        yield partial(client.publish_atomically, "t", app="a", version=2, staged=[replace(staged, name=trick)])
+        yield partial(admin.apply, manifest(trick))
+
+
+def _publish_by_reference(client: smq.Client, producer_id: str) -> None:
+    """A file whose name has the producer's id."""
+    file = io.BytesIO()
+    client.write_upload("t", TABLE, file)
+    with client.producer("t", producer_id=producer_id) as producer:
+        producer.publish_files([file]).result(HANG_GUARD)
+
+
+def _type_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command ends with a message, which shows tricks in escapes, and writes no file."""
+    for name, value in {"SMQ_LEADER": cluster.address, "SMQ_TIMEOUT": "10", "TERM": "dumb", "COLUMNS": "200"}.items():
+        monkeypatch.setenv(name, value)
+    folder = cluster.folder / "typed"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for words in COMMANDS:
+        for trick in TYPED:
+            done = CliRunner().invoke(app, [it.format(trick) for it in words.split()], input="")
+            assert done.exception is None or isinstance(done.exception, SystemExit), (words, trick, done.exception)
+            assert done.exit_code in (0, 1, 2), (words, trick, done.output)
+            assert done.output.replace("\n", "").isprintable() and len(done.output) < 3000, (words, trick, done.output)
+    assert not list(folder.iterdir())
+    folder.rmdir()
 
 
 def _outcome(call: Callable[[], object]) -> str:

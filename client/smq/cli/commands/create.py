@@ -14,6 +14,7 @@ from smq.cli.connection.session import client, command, out
 from smq.cli.output import formatting
 from smq.cli.setting_options import with_settings
 from smq_core.errors import InvalidRequest
+from smq_core.model.names import full_topic_name
 
 
 @command
@@ -44,6 +45,7 @@ def create(
     from smq_storage.topic_manifests.parser import parse_manifest
     from smq_storage.topic_manifests.topic_settings import nested_fields
 
+    full_topic_name(topic)  # raises for `/t`, which is no topic of a namespace without a name
     namespace, _, name = topic.rpartition("/")
     columns = [_column(text) for text in column or ()]
     spec = _given(partitions=partitions, key=key, schema=columns or None) | nested_fields(settings)

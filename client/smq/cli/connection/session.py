@@ -25,6 +25,7 @@ from smq.cli.connection.reachability import check_leader, check_relay
 from smq.cli.dev_folder import options_of, security_of_leader
 from smq.transport.security.security_files import SecurityOptions
 from smq_core.errors import SmqError
+from smq_core.model.names import bounded, shown
 from smq_storage.process.shutdown_steps import discard_output, write_if_possible
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ DEFAULT_LEADER_ADDRESS = "127.0.0.1:7070"
 # Where `smq dev` keeps its data by default.
 DEV_FOLDER = Path(".smq")
 LEADER_TIMEOUT_SECONDS = 10.0
+# Of an error. A manifest's mistakes take some thousands.
+MAX_PRINTED_CHARACTERS = 10_000
 
 out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
@@ -179,6 +182,9 @@ def reported(function: Callable[P, None]) -> Callable[P, None]:
         except OSError as error:
             print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             raise typer.Exit(1) from None
+        except UnicodeEncodeError as error:  # an argument that is no UTF-8, or output that cannot be shown
+            print_error(f"{shown(error.object)} cannot be written in {error.encoding}: use UTF-8")
+            raise typer.Exit(1) from None
 
     return run
 
@@ -209,7 +215,8 @@ def say(text: object = "") -> None:
 
 
 def print_error(message: str) -> None:
-    """Prints an error to stderr, if anybody can read it."""
+    """Prints an error to stderr, if anybody can read it. What could move a cursor in it is escaped."""
+    message = bounded(message, MAX_PRINTED_CHARACTERS)
     write_if_possible(lambda: err.print(Text.assemble(("smq: ", "bold red"), message)), sys.stderr)
 
 

@@ -47,7 +47,7 @@ def format_of(name: str, typed: bool) -> InputFormat:
     if name == "-":
         return InputFormat.JSON if typed else InputFormat.LINES
     suffix = Path(name).suffix.lower()
-    refuse_compressed_name(name, _SUFFIXES.get(Path(name).with_suffix("").suffix.lower(), InputFormat.CSV))
+    refuse_compressed_name(name, _SUFFIXES.get(Path(Path(name).stem).suffix.lower(), InputFormat.CSV))
     found = _SUFFIXES.get(suffix)
     if found is None:
         raise InvalidRequest(f"the name of {name} does not show its format; add --input parquet, csv, json or lines")

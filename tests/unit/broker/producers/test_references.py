@@ -27,6 +27,7 @@ from smq_storage.uploads.upload_format import KEY
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 from support.data import uploads
 from support.data.raw_flight import rows
+from support.data.tricky_names import PARTS
 from support.in_memory.broker_parts import ProducerClient
 from support.in_memory.flight_streams import CallContext
 from support.in_memory.journaled_brokers import JournaledBrokers
@@ -292,6 +293,17 @@ def test_a_bad_reference_is_rejected_and_the_session_goes_on(
     assert [producer.wait_acked(n) for n in range(3)] == [0, 1, 2]
     brokers.brokers[0].seal(brokers.topic, brokers.segment)
     assert brokers.values() == [b"a", b"b", *VALUES]
+
+
+def test_a_reference_names_a_file_of_its_topic_and_no_other(brokers: Brokers) -> None:
+    producer = brokers.produce()
+    for number, trick in enumerate(PARTS):
+        producer.publish(0, replace(brokers.reference(), upload=trick), rejections=number)
+        error = rejection(producer)
+        assert error.message.isprintable() and len(error.message) < 1500, trick[:50]
+        producer.replies.clear()
+    producer.publish(0, brokers.reference(), rejections=len(PARTS))
+    assert producer.wait_acked(0) == 0, "the session goes on"
 
 
 def test_rows_outside_of_the_stated_range_are_found_by_the_reader(brokers: Brokers) -> None:

@@ -18,6 +18,7 @@ from smq_broker.streams import relay as relay_module
 from smq_broker.streams.relay import MAX_HEAD_BYTES, Relay
 from smq_broker.streams.relay_targets import RelayTargets
 from smq_core.model.addresses import split_address
+from support.data.tricky_names import PARTS
 from support.waiting import HANG_GUARD, eventually
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -153,6 +154,21 @@ def test_refused_requests_do_not_fill_the_log(relay: Relay) -> None:
             with connect(relay, f"CONNECT stranger-{number}:1 HTTP/1.1\r\n\r\n".encode()) as client:
                 assert read(client, 12) == b"HTTP/1.1 403"
     assert [line["event"] for line in lines] == ["relay.request_refused"]
+
+
+@pytest.mark.parametrize("form", ["CONNECT {}", "CONNECT {}:7070", "CONNECT leader{}:7070", "GET http://{}/x"])
+def test_a_tricky_target_is_refused_in_words_that_harm_no_terminal(relay: Relay, form: str) -> None:
+    for trick in PARTS:
+        head = f"{form.format(trick)} HTTP/1.1\r\n\r\n".encode()
+        if len(head) > MAX_HEAD_BYTES:
+            continue
+        with connect(relay, head) as client:
+            status, _, rest = read(client, 1 << 16).decode().partition("\r\n")
+        message = rest.partition("\r\n\r\n")[2]
+        assert status == ("HTTP/1.1 502 Bad Gateway" if "given no leader" in message else "HTTP/1.1 403 Forbidden"), (
+            trick
+        )
+        assert message.isprintable() and 0 < len(message) < 300, (trick, message)
 
 
 def ends(client: socket.socket) -> bool:
