@@ -211,21 +211,24 @@ def test_threads_of_a_paused_process_go_on_when_it_does(threads: Threads) -> Non
     assert threads.run() == [(7.0, "slept")]
 
 
-def test_a_thread_that_is_ended_with_the_history_does_nothing_more(threads: Threads) -> None:
+def test_a_thread_that_is_ended_with_the_history_waits_for_nothing_more(threads: Threads) -> None:
     lock, queue = make_lock(), make_queue()
+    changed = make_condition(lock)
 
     def work() -> None:
-        while True:
-            try:
-                queue.get()
-            except BaseException:
-                with lock:
-                    threads.note("goes on")
+        try:
+            with changed:
+                changed.wait()
+        finally:
+            threads.note("ends")
+            queue.get()
+            threads.note("goes on")
 
     threads.start(work)
     threads.run()
     threads.world.close()
-    assert threads.seen == [] and not threads.world.threads
+    assert threads.seen == [(100.0, "ends")] and not threads.world.threads
+    assert not take_reports()
 
 
 def order_of(seed: int) -> list[tuple[float, Any]]:

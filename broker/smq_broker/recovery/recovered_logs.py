@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from smq_storage.catalog.topics import read_topic
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from smq_storage.process.locks import make_lock
+from smq_storage.thread_runtime import monotonic, sleep
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 10.0
@@ -125,7 +125,7 @@ class RecoveredLogs:
         Incarnations without logs follow later.
         """
         self.drop_sealed()
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             held = list(self._held.items())
         for key, it in held:
@@ -151,7 +151,7 @@ class RecoveredLogs:
     def _run(self) -> None:
         while True:
             self.poll()
-            time.sleep(POLL_SECONDS)
+            sleep(POLL_SECONDS)
 
     def _unsealed(self) -> dict[Key, RecoveredSegment]:
         with self._lock:

@@ -34,6 +34,14 @@ MUTATIONS = (
         (f"{TEST}::test_a_segment_that_the_layout_has_otherwise_is_not_opened",),
     ),
     Mutation(
+        "seal_for_another_incarnation",
+        "A broker seals for its own incarnation, and for former ones whose journals it has.",
+        ACTIONS,
+        "            self._registry.check_incarnation(request.incarnation)\n            return self._find_own",
+        "            return self._find_own",
+        ("tests/integration/broker/test_protocol.py::test_another_incarnation_is_refused_everywhere",),
+    ),
+    Mutation(
         "seal_what_no_layout_plans",
         "A segment is sealed only if the stored layout plans it.",
         ACTIONS,

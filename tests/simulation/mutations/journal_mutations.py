@@ -9,6 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
+from smq_broker.recovery import recovered_segment
+from smq_broker.recovery.recovered_logs import RecoveredLogs
+from smq_broker.recovery.recovered_segment import RecoveredSegment
+from smq_broker.segments import hosted_segment
 from smq_core.errors import NotHosted
 from smq_core.model import layout_transitions
 from smq_core.model.entities import Liveness, SealedSegment
@@ -16,15 +20,19 @@ from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
 from smq_core.sealing.seal_coordinator import SealCoordinator, SealEffect
-from support.sim.brokers.broker import SimulatedBroker
 from support.sim.brokers.journal import SimulatedDisk, SimulatedJournal
-from support.sim.brokers.recovered_log import RecoveredLog
 from support.sim.brokers.replication import ReplicaServer
 from support.sim.histories.journal_scenario import JournalScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
 MUTATIONS = MutationTable()
 mutation = MUTATIONS.add
+
+
+def _replace_seal(patch: Patch, seal: Any) -> None:
+    """In brokers and leaders."""
+    for module in (chain_sealer, hosted_segment, recovered_segment):
+        patch.setattr(module, "seal", seal)
 
 
 # ---- when entries count
@@ -93,15 +101,14 @@ def a_journal_counts_for_nothing(patch: Patch) -> None:
 @mutation
 def only_the_last_journal_is_recovered(patch: Patch) -> None:
     """A process recovers the journals of all former processes, because none may have been sealed yet."""
-    original = SimulatedBroker._recover
+    original = SimulatedDisk.former
 
-    def recover(self: SimulatedBroker) -> None:
-        if self.disk is not None:
-            for incarnation in list(self.disk.journals)[:-1]:
-                del self.disk.journals[incarnation]
-        original(self)
+    def former(self: SimulatedDisk) -> Any:
+        for incarnation in list(self.journals)[:-1]:
+            del self.journals[incarnation]
+        return original(self)
 
-    patch.setattr(SimulatedBroker, "_recover", recover)
+    patch.setattr(SimulatedDisk, "former", former)
 
 
 # ---- what the absence of a log proves
@@ -177,25 +184,28 @@ def entries_after_a_gap_are_sealed(patch: Patch) -> None:
 @mutation
 def a_gap_is_not_noticed(patch: Patch) -> None:
     """A journal that begins after the chain's end lacks a part."""
-    original = RecoveredLog.check_complete
+    original = RecoveredSegment.check_complete
 
-    def check_complete(self: RecoveredLog, chain_end: int, known_watermark: int) -> None:
-        if not (self.complete and self._has_gap(chain_end)):
-            original(self, chain_end, known_watermark)
+    def check_complete(self: RecoveredSegment, known_watermark: int = 0) -> None:
+        first, self._recovered.first = self._recovered.first, 0
+        try:
+            original(self, known_watermark)
+        finally:
+            self._recovered.first = first
 
-    patch.setattr(RecoveredLog, "check_complete", check_complete)
+    patch.setattr(RecoveredSegment, "check_complete", check_complete)
 
 
 @mutation
 def an_incomplete_journal_seals_like_a_complete_one(patch: Patch) -> None:
     """An incomplete journal seals only if nobody may have more."""
-    original = RecoveredLog.check_complete
+    original = RecoveredSegment.check_complete
 
-    def check_complete(self: RecoveredLog, chain_end: int, known_watermark: int) -> None:
-        if self.complete:
-            original(self, chain_end, known_watermark)
+    def check_complete(self: RecoveredSegment, known_watermark: int = 0) -> None:
+        if self._recovered.complete:
+            original(self, known_watermark)
 
-    patch.setattr(RecoveredLog, "check_complete", check_complete)
+    patch.setattr(RecoveredSegment, "check_complete", check_complete)
 
 
 @mutation
@@ -213,12 +223,8 @@ def a_failed_journal_seals_like_a_complete_one(patch: Patch) -> None:
 @mutation
 def an_old_journal_is_not_compared_with_the_known_watermark(patch: Patch) -> None:
     """The watermark that the leader knows shows that a journal which looks complete is too old."""
-    original = RecoveredLog.check_complete
-    patch.setattr(
-        RecoveredLog,
-        "check_complete",
-        lambda self, chain_end, known_watermark: original(self, chain_end, self.machine.watermark),
-    )
+    original = RecoveredSegment.check_complete
+    patch.setattr(RecoveredSegment, "check_complete", lambda self, known_watermark=0: original(self))
 
 
 @mutation
@@ -242,7 +248,7 @@ def a_loss_ends_at_the_known_watermark(patch: Patch) -> None:
     def seal(segment: str, held: UnsealedTail, **known: Any) -> Any:
         return original(segment, held, **(known | {"at_least": False}))
 
-    patch.setattr(chain_sealer, "seal", seal)
+    _replace_seal(patch, seal)
 
 
 @mutation
@@ -253,7 +259,7 @@ def an_incomplete_journal_hides_its_loss(patch: Patch) -> None:
     def seal(segment: str, held: UnsealedTail, **known: Any) -> Any:
         return original(segment, held, **({} if held.entries else known))
 
-    patch.setattr(chain_sealer, "seal", seal)
+    _replace_seal(patch, seal)
 
 
 @mutation
@@ -272,17 +278,11 @@ def an_index_forgets_that_a_loss_is_open_ended(patch: Patch) -> None:
 def a_possible_loss_of_a_segment_that_has_all(patch: Patch) -> None:
     """A seal reports a loss only if nobody has all."""
     original = chain_sealer.seal
-    patch.setattr(
-        chain_sealer, "seal", lambda segment, held, **known: original(segment, held, **(known | {"at_least": True}))
-    )
+    _replace_seal(patch, lambda segment, held, **known: original(segment, held, **(known | {"at_least": True})))
 
 
 @mutation
 def recovered_logs_are_dropped_before_the_seal(patch: Patch) -> None:
     """A recovered log stays until its segment is sealed."""
 
-    def is_needless(self: RecoveredLog, layout: Any) -> Any:
-        return True
-        yield
-
-    patch.setattr(RecoveredLog, "is_needless", is_needless)
+    patch.setattr(RecoveredLogs, "_gone_reason", lambda self, held: "it is not sealed yet")

@@ -2,15 +2,21 @@
 
 Each mutation is a function that takes pytest's ``monkeypatch``. Its docstring is the rule that it breaks.
 ``MUTATIONS`` maps names to them.
+
+A broker of another incarnation opens nothing in any case, because its opener compares the replicas. A chunk that is
+retried under another nonce only ends its segment early. ``tests/mutations/broker`` breaks these rules.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from simulation.mutations.mutation_table import MutationTable, Patch
+from smq_broker.segments.hosted_segment import segment_key
+from smq_broker.segments.sealing import SegmentSealer
 from smq_core.errors import OffsetMismatch, SequenceGap
-from smq_core.model.chunk_info import ProducerState, SealOutcome
+from smq_core.model.chunk_info import ChunkInfo, ProducerState, SealOutcome
 from smq_core.model.entities import Durability, Liveness
 from smq_core.producing.producer_machine import ProducerMachine
 from smq_core.producing.send_queue import SendQueue, SendQueueState
@@ -22,15 +28,20 @@ from smq_core.replica.pending_acks import PendingAcks
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.seal_coordinator import SealCoordinator
+from smq_storage.object_store import conditional_writes
+from smq_storage.object_store.conditional_writes import WriteConflict, WriteSucceeded
+from smq_storage.object_store.results import EtagMismatch, ObjectExists
 from support.sim.brokers.broker import SimulatedBroker
-from support.sim.brokers.hosted_segment import SimulatedSegment
 from support.sim.brokers.replication import ReplicaServer
 from support.sim.clients import segment_reader
 from support.sim.engine.world import MS
 from support.sim.filer import conditional_puts
-from support.sim.filer.chunk_chain import LAYOUT, SimulatedChain
+from support.sim.filer.blocking_store import BlockingChain
+from support.sim.filer.chunk_chain import LAYOUT, UID
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
 from support.sim.leaders import group_host
+
+NOTHING = ChunkInfo(segment="", first=0, rows=0, writer="", nonce="")
 
 MUTATIONS = MutationTable()
 mutation = MUTATIONS.add
@@ -126,7 +137,7 @@ def one_memory_budget_for_all(patch: Patch) -> None:
     original = ReplicaServer.on_message
 
     def on_message(self: ReplicaServer, message: Any) -> None:
-        broker = self.hosted.broker
+        broker = self.segment.broker
         used = sum(h.machine.tail_bytes for h in broker.hosted_segments.values())
         if used > broker.settings.primary_budget and getattr(message, "entries", ()):
             broker.process.after(200 * MS, lambda: on_message(self, message))
@@ -140,21 +151,17 @@ def one_memory_budget_for_all(patch: Patch) -> None:
 
 
 @mutation
-def forget_the_incarnation_check(patch: Patch) -> None:
-    """Every stream and action names its target incarnation. Another process refuses it."""
-    patch.setattr(SimulatedBroker, "_must_be", lambda self, incarnation: None)
-
-
-@mutation
 def open_a_segment_after_promising_not_to(patch: Patch) -> None:
     """An incarnation never opens a segment that it has refused or hosted before."""
     original = SimulatedBroker.on_open
 
     def on_open(self: SimulatedBroker, segment: Any, incarnation: str) -> Any:
-        self.tombs.discard(segment.name)
-        held = self.hosted_segments.get(segment.name)
-        if held is not None and held.machine.state is ReplicaState.SEALED:
-            del self.hosted_segments[segment.name]
+        registry, key = self.shells.registry, segment_key(UID, segment.name)
+        held = registry.hosted(UID, segment.name)
+        if held is None or held.machine.state is ReplicaState.SEALED:
+            registry._used_keys.discard(key)
+            registry._hosted.pop(key, None)
+            self.hosted_segments.pop(segment.name, None)
         return (yield from original(self, segment, incarnation))
 
     patch.setattr(SimulatedBroker, "on_open", on_open)
@@ -167,6 +174,13 @@ def open_a_segment_after_promising_not_to(patch: Patch) -> None:
 def trust_an_error_of_a_put(patch: Patch) -> None:
     """After any error the object is read back, because the PUT may have been applied."""
 
+    def write(store: Any, path: str, write: Any, before: Any, *more: Any) -> Any:
+        try:
+            return WriteSucceeded(write())
+        except (ObjectExists, EtagMismatch):
+            found = store.store.truth(path)
+            return WriteConflict(found.info if found is not None else NOTHING, "")
+
     def put_conditionally(
         store: SimulatedStore, caller: Any, path: str, value: Any, etag: Any, is_mine: Any, timeout: int = 0
     ) -> Any:
@@ -176,12 +190,14 @@ def trust_an_error_of_a_put(patch: Patch) -> None:
             return conditional_puts.PutConflict(store.truth(path))
 
     patch.setattr(conditional_puts, "put_conditionally", put_conditionally)
+    patch.setattr(conditional_writes, "_write_until_decided", write)
 
 
 @mutation
 def take_a_conflict_for_own_success(patch: Patch) -> None:
     """ "Already exists" does not show who wrote the object."""
     original = conditional_puts.put_conditionally
+    original_write = conditional_writes._write_until_decided
 
     def put_conditionally(
         store: SimulatedStore, caller: Any, path: str, value: Any, etag: Any, is_mine: Any, timeout: int = 0
@@ -189,29 +205,25 @@ def take_a_conflict_for_own_success(patch: Patch) -> None:
         result = yield from original(store, caller, path, value, etag, is_mine)
         return result if etag is not None or path == LAYOUT else conditional_puts.PutApplied("")
 
+    def write(store: Any, path: str, write: Any, before: Any, *more: Any) -> Any:
+        result = original_write(store, path, write, before, *more)
+        return result if before is not None else WriteSucceeded("")
+
     patch.setattr(conditional_puts, "put_conditionally", put_conditionally)
-
-
-@mutation
-def a_new_nonce_for_each_attempt(patch: Patch) -> None:
-    """A retried chunk keeps its nonce, so that an earlier attempt that is applied late is recognised."""
-    original = SimulatedChain.write
-    patch.setattr(SimulatedChain, "write", lambda self, chunk, nonce="": original(self, chunk))
+    patch.setattr(conditional_writes, "_write_until_decided", write)
 
 
 @mutation
 def forget_producers_in_chunks(patch: Patch) -> None:
     """Every chunk has the log's producer state, from which another sealer continues."""
-    original = SimulatedChain._create
+    original = BlockingChain._create
 
-    def create(self: SimulatedChain, stored: Any) -> Any:
+    def create(self: BlockingChain, stored: Any, retry_policy: Any) -> Any:
         if not stored.info.sealed:
-            from dataclasses import replace
-
             stored = replace(stored, info=replace(stored.info, producers={}))
-        return original(self, stored)
+        return original(self, stored, retry_policy)
 
-    patch.setattr(SimulatedChain, "_create", create)
+    patch.setattr(BlockingChain, "_create", create)
 
 
 @mutation
@@ -239,17 +251,16 @@ def seal_without_a_fence(patch: Patch) -> None:
 @mutation
 def report_an_outcome_before_the_seal_chunk(patch: Patch) -> None:
     """No process reports the delivery state of pending batches before the seal chunk exists."""
-    original = SimulatedSegment.seal
+    original = SegmentSealer._run
 
-    def seal(self: SimulatedSegment) -> Any:
-        if self.sealing is None:
-            machine = self.machine
-            outcome = SealOutcome(segment=self.name, end=machine.end, producers=machine.sessions.producers.snapshot())
-            for stream in list(self.streams):
-                stream.stream.down(("sealed", outcome))
-        return original(self)
+    def run(self: SegmentSealer, hosted: Any, run: Any) -> None:
+        machine = hosted.machine
+        outcome = SealOutcome(segment=hosted.name, end=machine.end, producers=machine.sessions.producers.snapshot())
+        for stream in list(hosted.streams):
+            stream.stream.down(("sealed", outcome))
+        original(self, hosted, run)
 
-    patch.setattr(SimulatedSegment, "seal", seal)
+    patch.setattr(SegmentSealer, "_run", run)
 
 
 @mutation
@@ -320,8 +331,8 @@ def a_group_counts_commits_that_are_not_written(patch: Patch) -> None:
     """A segment is assigned when its predecessors' ends are *committed* in the store, not in a leader's memory."""
     original = consumer_group.Group.commit
 
-    def commit(self: consumer_group.Group, member: str, generation: int, positions: Any) -> bool:
-        changed = original(self, member, generation, positions)
+    def commit(self: consumer_group.Group, member: str, generation: int, positions: Any, *more: Any) -> bool:
+        changed = original(self, member, generation, positions, *more)
         for segment, offset in positions.items():
             self.reader.advance(segment, offset)
         return changed

@@ -9,7 +9,7 @@ from simulation.mutations.mutation_table import MutationTable, Patch
 from smq_core.model import layout_transitions, schema_evolution
 from smq_core.model.entities import TopicSchema
 from smq_core.reconcile import schema_rollout, seal_planner, topic_reconciler
-from support.sim.brokers.hosted_segment import SimulatedSegment
+from support.sim.brokers.producer_stream import SimulatedProducerStream
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.clients.producer import SimulatedProducer
 
@@ -93,7 +93,7 @@ def newer_batches_go_to_older_segments(patch: Patch) -> None:
     """A batch of a newer version waits for the successors, and a segment refuses it."""
     patch.setattr(SimulatedSubBatch, "fits", lambda self, segment: True)
     patch.setattr(SimulatedProducer, "reshape", lambda self, sub_batch, segment: sub_batch)
-    patch.setattr(SimulatedSegment, "check_columns", lambda self, batch: None)
+    patch.setattr(SimulatedProducerStream, "_check_columns", lambda self, batch: None)
 
 
 @mutation

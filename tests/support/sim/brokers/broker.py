@@ -1,4 +1,4 @@
-"""A simulated broker process: its segments, the calls that it serves, its reports, and its shutdown.
+"""A simulated broker process: the calls that it serves, its reports, and its shutdown, around the product's shells.
 
 A restart is another Broker with a new incarnation at the same address. It recovers the journals of former ones, if any.
 """
@@ -6,23 +6,26 @@ A restart is another Broker with a new incarnation at the same address. It recov
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smq_core.errors import NotHosted, SmqError, Unavailable, WrongIncarnation
-from smq_core.model.entities import Segment
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_core.errors import NotHosted, Unavailable
+from smq_core.model.chunk_info import SealOutcome
+from smq_core.model.entities import Segment, Topic
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.scaling.segment_load import TrafficCounters
 from smq_operator.cleanup.unreferenced_uploads import WrittenUploads
 from support.sim.brokers.hosted_segment import SimulatedSegment
-from support.sim.brokers.recovered_log import RecoveredLog
 from support.sim.brokers.replication import ReplicaServer
+from support.sim.brokers.shells import BrokerShells
 from support.sim.clients.uploads import MAX_AGE
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Process, Steps
 from support.sim.filer import claims
-from support.sim.filer.chunk_chain import LAYOUT, SimulatedChain
+from support.sim.filer.chunk_chain import LAYOUT, UID
+from support.sim.filer.virtual_times import object_time
 
 if TYPE_CHECKING:
     from support.sim.histories.protocol import History
@@ -58,11 +61,7 @@ class SimulatedBroker:
         self.process.node = self
         self.skew = 0
         self.hosted_segments: dict[str, SimulatedSegment] = {}
-        self.tombs: set[str] = set()
         self.disk = history.journals.disk_of(name)
-        self.recovered: dict[str, dict[str, RecoveredLog]] = {}
-        """The former incarnations for which this process answers: their logs, by segment."""
-        self._recover()
         self.leaving = False
         self.takes_producers = True
         self.last_answers: dict[str, int] = {}
@@ -70,116 +69,82 @@ class SimulatedBroker:
         self._leader_seen_at = self.world.now
         self._layout: tuple[Any, int] = (None, -SECOND)
         self._leaders = history.leader_addresses
+        with self.world.entered():
+            self.shells = BrokerShells(self)
         self.network.listening[address] = self.process
         self.process.start(self._tick())
         self.process.start(self._report())
-        if any(self.recovered.values()):
-            self.process.start(self._drop_needless())
-
-    def _recover(self) -> None:
-        """Reads the journals of all former incarnations, before the first report."""
-        if self.disk is None:
-            return
-        for incarnation, held in self.disk.former().items():
-            dice = self.history.journals.dice
-            logs = {name: RecoveredLog(self, it, it.recover(dice)) for name, it in held.items()}
-            self.recovered[incarnation] = logs
-            for log in logs.values():
-                words = f"recovers {log.machine.chain_end}..{log.machine.end} of {incarnation}"
-                self.world.note(self.process.name, log.name, words + ("" if log.complete else ", incomplete"))
-        self.disk.begin(self.incarnation)
 
     def clock(self) -> int:
         """This process's clock, which may jump."""
         return self.world.now + self.skew
 
-    def primaries_capacity(self) -> int:
-        used = sum(h.machine.tail_bytes for h in self.hosted_segments.values() if h.machine.config.is_primary)
-        return self.settings.primary_budget - used
+    def state_changed(self) -> None:
+        """A segment has another state."""
+        for segment in self.hosted_segments.values():
+            if segment.hosted.is_primary and segment.machine.state is ReplicaState.OPEN:
+                self.checker.producers.opened(segment.name)
+
+    def segment_of(self, hosted: HostedSegment) -> SimulatedSegment:
+        """The segment, also while it opens."""
+        if hosted.name not in self.hosted_segments:
+            self.hosted_segments[hosted.name] = segment = SimulatedSegment(self, hosted)
+            self.checker.opened(segment)
+            self.world.note(self.process.name, hosted.name, f"opened: {hosted.machine.state}")
+        return self.hosted_segments[hosted.name]
+
+    def topic(self) -> Topic:
+        """The topic with the flush settings of the history."""
+        topic, settings = self.history.topic, self.settings
+        flush = {name: getattr(settings, name) for name in ("flush_bytes", "flush_interval", "flush_max_interval")}
+        return replace(topic, spec=replace(topic.spec, **flush))
 
     # ---- actions
 
     def on_open(self, segment: Segment, incarnation: str) -> Steps:
         """Opens a segment once per incarnation. A segment that was hosted or refused before is never opened again."""
-        self._must_be(incarnation)
-        if segment.name in self.tombs:
-            raise NotHosted(f"{segment.name} is never opened here")
-        if segment.name not in self.hosted_segments:
-            self.hosted_segments[segment.name] = hosted = SimulatedSegment(self, segment)
-            self.checker.opened(hosted)
-            self.world.note(self.process.name, segment.name, f"opened: {hosted.machine.state}")
-            hosted.start()
-        return self.settings.credit
-        yield
+        self.shells.registry.check_incarnation(incarnation)
+        opener, topic = self.shells.opener, self.topic()
+        hosted = yield self.process.call(lambda: opener.open(topic, segment, MAX_AGE), "opens")
+        self.segment_of(hosted)
+        return hosted.memory.credit
 
     def on_seal(
         self, segment: str, incarnation: str, known_watermark: int | None = None, accept_incomplete: bool = False
     ) -> Steps:
-        if incarnation in self.recovered and incarnation != self.incarnation:
-            return (yield from self._seal_recovered(segment, incarnation, known_watermark, accept_incomplete))
-        self._must_be(incarnation)
-        hosted = self.hosted_segments.get(segment)
-        if hosted is None:
-            self.tombs.add(segment)
-            raise NotHosted(f"{segment} is not held here and never will be", certain=True)
-        outcome = hosted.machine.outcome or (yield hosted.seal())
+        def seal() -> SealOutcome:
+            if self.shells.recovered.holds(incarnation):
+                hosted = self._find_recovered(segment, incarnation, known_watermark or 0, accept_incomplete)
+            else:
+                self.shells.registry.check_incarnation(incarnation)
+                hosted = self.shells.registry.get_or_refuse(UID, segment)
+            return self.shells.sealer.seal(hosted, (), "requested", lambda: False)
+
+        outcome = yield self.process.call(seal, "seals")
         self.checker.record_outcome(outcome, self.process.name)
         return outcome
 
-    def _seal_recovered(
-        self, segment: str, incarnation: str, known_watermark: int | None, accept_incomplete: bool
-    ) -> Steps:
-        log = self.recovered[incarnation].get(segment)
-        if log is None:
-            raise NotHosted(f"{segment} was not held by {incarnation}", certain=self._is_whole(incarnation))
-        outcome = log.outcome or (yield from log.seal(known_watermark, accept_incomplete=accept_incomplete))
-        self.checker.record_outcome(outcome, self.process.name)
-        self._drop(log)
-        return outcome
-
-    def _drop_needless(self) -> Steps:
-        """Drops recovered logs that nobody will ever request."""
-        while any(self.recovered.values()):
-            yield self.world.between(2 * SECOND, 4 * SECOND)
-            layout = None
-            try:
-                found = yield self.store.get(self.process, LAYOUT)
-                layout = found[0] if found is not None else None
-            except SmqError:
-                continue
-            for logs in list(self.recovered.values()):
-                for log in list(logs.values()):
-                    if (yield from log.is_needless(layout)):
-                        self._drop(log)
-
-    def _drop(self, log: RecoveredLog) -> None:
-        logs = self.recovered.get(log.incarnation, {})
-        logs.pop(log.name, None)
-        if not logs and not self._is_whole(log.incarnation):
-            self.recovered.pop(log.incarnation, None)
-        assert self.disk is not None
-        self.disk.drop(log.incarnation, log.name)
-
-    def _is_whole(self, incarnation: str) -> bool:
-        """Whether the journal of that former incarnation certainly names all segments that it hosted."""
-        assert self.disk is not None
-        return self.disk.whole.get(incarnation, False)
+    def _find_recovered(self, segment: str, incarnation: str, known: int, accept_incomplete: bool) -> HostedSegment:
+        """As ``Actions`` finds the log of a former incarnation that is to be sealed."""
+        recovered = self.shells.recovered.find(incarnation, UID, segment)
+        if recovered.machine.outcome is None:
+            if accept_incomplete:
+                recovered.accept_incomplete(known)
+            else:
+                recovered.check_complete(known)
+            self.checker.losses.sealing(recovered, known)
+        return recovered
 
     def on_flush(self, segment: str, incarnation: str) -> Steps:
-        self._must_be(incarnation)
-        if segment in self.hosted_segments:
-            self.hosted_segments[segment].pump(flush=True)
-        return None
-        yield
+        self.shells.registry.check_incarnation(incarnation)
+        hosted, sealer = self.shells.registry.hosted(UID, segment), self.shells.sealer
+        if hosted is not None:
+            yield self.process.call(lambda: sealer.flush_ahead(hosted), "flushes")
 
     def on_outcome(self, segment: str) -> Steps:
         """The outcome of any segment, from memory or from the chain."""
-        hosted = self.hosted_segments.get(segment)
-        outcome = hosted.machine.outcome if hosted is not None else None
-        if outcome is None:
-            outcome = yield from SimulatedChain(self.store, self.process, segment).find_seal()
-        if outcome is None:
-            raise Unavailable(f"{segment} is not sealed yet")
+        sealer, topic = self.shells.sealer, self.history.topic
+        outcome, _ = yield self.process.call(lambda: sealer.outcome(topic.name, topic.uid, segment), "outcome")
         self.checker.record_outcome(outcome, self.process.name)
         return outcome
 
@@ -199,12 +164,12 @@ class SimulatedBroker:
         return layout
 
     def on_tail(self, segment: str, incarnation: str, offset: int) -> Steps:
-        self._must_be(incarnation)
+        self.shells.registry.check_incarnation(incarnation)
         return self._hosted(segment).read_tail(offset)
         yield
 
     def on_status(self, incarnation: str) -> Steps:
-        self._must_be(incarnation)
+        self.shells.registry.check_incarnation(incarnation)
         return self.history.load_of(self)
         yield
 
@@ -213,14 +178,14 @@ class SimulatedBroker:
     def on_produce(
         self, stream: SimulatedStream, segment: str, incarnation: str, producer: str, epoch: int, instance: str
     ) -> None:
-        self._must_be(incarnation)
+        self.shells.registry.check_incarnation(incarnation)
         hosted = self._hosted(segment)
         if not self.takes_producers:
             raise Unavailable("this broker is leaving")
         hosted.take_producer(stream, producer, epoch, instance)
 
     def on_replica(self, stream: SimulatedStream, segment: str, incarnation: str, primary: str) -> None:
-        self._must_be(incarnation)
+        self.shells.registry.check_incarnation(incarnation)
         ReplicaServer(self._hosted(segment), stream)
 
     # ---- background work
@@ -248,21 +213,19 @@ class SimulatedBroker:
     def _leave_alone(self) -> None:
         """Without a leader: stops to accept batches, writes what was acked, and exits."""
         self.takes_producers = False
-        unflushed = False
-        for hosted in self.hosted_segments.values():
-            machine = hosted.machine
-            if not machine.config.is_primary or machine.state is ReplicaState.SEALED:
-                continue
-            for stream in list(hosted.streams):
-                stream.close()
-            hosted.pump(flush=True)
-            unflushed = unflushed or machine.chain_end < machine.watermark or machine.state is ReplicaState.FENCED
-        for logs in list(self.recovered.values()):
-            for log in logs.values():
-                unflushed = True
-                self.process.start(self._seal_recovered(log.name, log.incarnation, None, False))
-        if not unflushed:
+        for hosted in self.shells.registry.all():
+            for stream in list(hosted.streams) if hosted.machine.state is not ReplicaState.SEALED else ():
+                stream.close()  # type: ignore[attr-defined]
+        shells = self.shells
+        unwritten = shells.flusher.flush_all() + shells.recovered.waiting()
+        shells.sealer.seal_fenced()
+        self.process.call(lambda: shells.recovered.seal_complete(self._seal_at_exit), "seals")
+        if not unwritten:
             self._exit()
+
+    def _seal_at_exit(self, recovered: HostedSegment) -> None:
+        self.checker.losses.sealing(recovered, 0)
+        self.shells.sealer.start_at_exit(recovered)
 
     def _exit(self) -> None:
         self.world.note(self.process.name, "", "exits")
@@ -273,13 +236,7 @@ class SimulatedBroker:
             watermarks = {
                 n: h.machine.watermark for n, h in self.hosted_segments.items() if h.machine.config.is_primary
             }
-            unresponsive = {  # a dict, because the order of a set differs from process to process
-                link.follower.incarnation: None
-                for h in self.hosted_segments.values()
-                if h.machine.state is ReplicaState.OPEN
-                for link in h.links
-                if link.unresponsive
-            }
+            unresponsive = dict.fromkeys(self.shells.registry.unresponsive_followers())
             held = sum(h.machine.state is not ReplicaState.SEALED for h in self.hosted_segments.values())
             load = self.history.load_of(self)
             report = (
@@ -292,7 +249,7 @@ class SimulatedBroker:
                 unresponsive,
                 load,
                 self._has_unwritten(),
-                frozenset(self.recovered),
+                frozenset(self.shells.recovered.incarnations()),
                 dict(self.last_answers),
             )
             for leader in self._leaders:
@@ -313,7 +270,7 @@ class SimulatedBroker:
                 hosted.machine.counters.messages,
                 hosted.machine.counters.bytes,
                 hosted.machine.counters.batches,
-                tuple(hosted.histogram),
+                tuple(hosted.hosted.histogram.slices),
             )
             for name, hosted in self.hosted_segments.items()
             if hosted.machine.config.is_primary and hosted.machine.state is not ReplicaState.SEALED
@@ -324,19 +281,17 @@ class SimulatedBroker:
         return frozenset(n for n, h in held if h.machine.state not in (ReplicaState.SEALED, ReplicaState.WAITING))
 
     def written(self) -> dict[str, WrittenUploads]:
-        """What each primary here reports of its uploads, as ``HostedSegment.unwritten_upload_age`` has it."""
-        found = {}
-        for name, hosted in self.hosted_segments.items():
-            machine = hosted.machine
-            if machine.config.is_primary:
-                waits = max(0, self.clock() - machine.tail[0].appended) if machine.tail else 0
-                before = datetime.fromtimestamp((self.world.now - waits - 2 * MAX_AGE) / SECOND, UTC)
-                found[name] = WrittenUploads(machine.chain_end, before)
-        return found
+        """What each primary here reports of its uploads."""
+        primaries = {name: it.hosted for name, it in self.hosted_segments.items() if it.hosted.is_primary}
+        before = {
+            name: object_time(self.world.now - hosted.unwritten_upload_age()) for name, hosted in primaries.items()
+        }
+        return {name: WrittenUploads(hosted.machine.chain_end, before[name]) for name, hosted in primaries.items()}
 
     def memory_share(self) -> float:
         """The usage of the memory for primaries."""
-        return 1 - self.primaries_capacity() / self.settings.primary_budget
+        used, limit = self.shells.memory.primary_usage()
+        return used / limit
 
     def _answered(self, answer: Any) -> None:
         if answer.error is None and self.process.alive and not self.process.paused:
@@ -347,17 +302,11 @@ class SimulatedBroker:
                 self.checker.may_leave(self)
                 self._exit()
                 return
-            for name, hosted in self.hosted_segments.items():
-                # A segment that the leader no longer names was sealed elsewhere, or this leader is outdated.
-                if named is not None and name not in named and hosted.machine.state is not ReplicaState.SEALED:
-                    hosted.start_seal_search()
-
-    def _must_be(self, incarnation: str) -> None:
-        if incarnation != self.incarnation:
-            raise WrongIncarnation(f"this is {self.incarnation}, not {incarnation}")
+            if named is not None:
+                self.shells.watcher.set_assigned_segments(named)
 
     def _hosted(self, segment: str) -> SimulatedSegment:
-        hosted = self.hosted_segments.get(segment)
+        hosted = self.shells.registry.hosted(UID, segment)
         if hosted is None:
             raise NotHosted(f"{segment} is not held by {self.incarnation}")
-        return hosted
+        return self.segment_of(hosted)

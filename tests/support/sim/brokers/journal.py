@@ -10,16 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
 
-from smq_core.replica.log_entries import Entry, ReplicaConfig, ReplicationMessage
-from support.sim.engine.world import MS
+from smq_broker.runtime.lock_order import BrokerLock
+from smq_core.replica.log_entries import ReplicationMessage
+from smq_proto.v1 import data_pb2 as pb
+from smq_storage.process.locks import make_lock
+from support.sim.engine.virtual_threads import VirtualThread
 
-if TYPE_CHECKING:
-    from support.sim.brokers.hosted_segment import SimulatedSegment
-
-# The most bytes of one record, unless one batch has more.
-RECORD_BYTES = 1000
 # The records of a file; records are removed in whole files.
 FILE_RECORDS = 3
 
@@ -33,20 +30,6 @@ class JournalRecord:
     readable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredRecords:
-    """What a process finds in the journal of a former one.
-
-    ``entries`` are contiguous. ``watermark`` is the highest one of any readable record. ``complete`` is false if
-    something shows that there was more. ``first`` is where the first file begins, also if its records are torn.
-    """
-
-    entries: tuple[Entry, ...]
-    watermark: int
-    complete: bool
-    first: int
-
-
 @dataclass(slots=True)
 class SimulatedJournal:
     """The journal of one segment and incarnation.
@@ -56,7 +39,7 @@ class SimulatedJournal:
     ``rolled_back`` means that the last records are gone, and nothing shows it.
     """
 
-    config: ReplicaConfig
+    opened: pb.OpenSegment
     records: deque[JournalRecord] = field(default_factory=deque)
     end: int = 0
     broken: bool = False
@@ -74,24 +57,25 @@ class SimulatedJournal:
         """The segment is sealed."""
         self.records.clear()
 
-    def recover(self, dice: Random) -> RecoveredRecords:
+    def recover(self, dice: Random) -> SimulatedRecoveredLog:
         """Reads the journal after the end of its process. A torn record at the end was never counted."""
         first = self.records[0].message.base_offset if self.records else 0
         if self.records and not self.records[-1].whole and dice.random() < 0.5:
             self.records.pop()
-        entries: list[Entry] = []
-        watermark, complete = 0, not (self.broken or self.other_boot)
+        log = SimulatedRecoveredLog(self, first)
+        if self.broken or self.other_boot:
+            log.problem = "a write failed, or the machine was restarted"
         contiguous = True
         for record in self.records:
-            if not record.readable:
-                contiguous = complete = False
-                continue
-            watermark = max(watermark, record.message.watermark)
-            if entries and record.message.base_offset != entries[-1].end:
-                contiguous = complete = False
+            message = record.message
+            if record.readable:
+                log.watermark = max(log.watermark, message.watermark)
+            if not record.readable or (log.held and message.base_offset != log.end):
+                contiguous, log.problem = False, "a record is missing or damaged"
             if contiguous:
-                entries += record.message.entries
-        return RecoveredRecords(tuple(entries), watermark, complete, first)
+                log.held.append(message)
+                log.end = _end(record)
+        return log
 
     # ---- damage, after the end of the process
 
@@ -122,6 +106,54 @@ class SimulatedJournal:
             self.intact, self.rolled_back = False, True
 
 
+class SimulatedRecoveredLog:
+    """Stands in for ``RecoveredLog``: messages ``first .. end - 1``. ``problem`` says what is missing."""
+
+    size = 0
+
+    def __init__(self, journal: SimulatedJournal, first: int) -> None:
+        self.journal = journal
+        self.opened = journal.opened
+        self.folder = f"{journal.opened.incarnation}/{journal.opened.segment.name}"
+        self.problem: str | None = None
+        self.first = self.end = first
+        self.watermark = 0
+        self.held: list[ReplicationMessage] = []
+
+    @property
+    def complete(self) -> bool:
+        return self.problem is None
+
+    def messages(self, schema: object) -> list[tuple[ReplicationMessage, None]]:
+        return [(message, None) for message in self.held]
+
+    def release(self) -> None:
+        """It has mapped nothing."""
+
+
+class SimulatedFormer:
+    """Stands in for ``FormerIncarnation``."""
+
+    same_root = True
+
+    def __init__(self, disk: SimulatedDisk, incarnation: str, logs: list[SimulatedRecoveredLog]) -> None:
+        self.folder = self
+        self.incarnation = incarnation
+        self.logs = logs
+        self._disk = disk
+
+    @property
+    def whole(self) -> bool:
+        return self._disk.whole.get(self.incarnation, False)
+
+    def remove(self) -> None:
+        self._disk.journals.pop(self.incarnation, None)
+        self._disk.whole.pop(self.incarnation, None)
+
+    def remove_log(self, segment: str) -> None:
+        self._disk.drop(self.incarnation, segment)
+
+
 DAMAGES: dict[str, Callable[[SimulatedJournal, Random], None]] = {
     "truncated": SimulatedJournal.truncate,
     "damaged": SimulatedJournal.damage,
@@ -142,19 +174,24 @@ class SimulatedDisk:
         """Of which processes something is left, and whether it certainly names all segments that they hosted."""
         self.slowness = slowness
         self.full = False
+        self.dice = Random(slowness)
 
     def begin(self, incarnation: str) -> None:
         """A process begins to use the disk."""
         self.used_by.append(incarnation)
         self.whole[incarnation] = True
 
-    def open(self, config: ReplicaConfig) -> SimulatedJournal | None:
+    def open(self, opened: pb.OpenSegment) -> SimulatedJournal | None:
         """The journal of a segment that this incarnation hosts now; None if the disk does not take it."""
         if self.full:
-            self.whole[config.incarnation] = False
+            self.whole[opened.incarnation] = False
             return None
-        journal = self.journals.setdefault(config.incarnation, {})[config.segment] = SimulatedJournal(config)
+        journal = self.journals.setdefault(opened.incarnation, {})[opened.segment.name] = SimulatedJournal(opened)
         return journal
+
+    def segment(self, opened: pb.OpenSegment) -> SimulatedSegmentJournal:
+        """As ``JournalFolder.segment``."""
+        return SimulatedSegmentJournal(self, opened)
 
     def former(self) -> dict[str, dict[str, SimulatedJournal]]:
         """What former processes left: journals of segments, or a whole journal without any. Others are removed."""
@@ -186,66 +223,63 @@ class SimulatedDisk:
         self.whole.clear()
 
 
-class JournalWriter:
-    """Writes the entries of one hosted segment, one record after another, and calls ``written`` after each."""
+class SimulatedSegmentJournal:
+    """Stands in for ``SegmentJournal``. The simulation's ``encode_message`` leaves a message as it is."""
 
-    def __init__(self, hosted: SimulatedSegment, disk: SimulatedDisk) -> None:
-        self._hosted = hosted
+    def __init__(self, disk: SimulatedDisk, opened: pb.OpenSegment) -> None:
+        self.lock = make_lock(BrokerLock.JOURNAL)
+        self.folder = opened.segment.name
+        self.ended = False
+        self.trimmed_to = 0
+        self.journal: SimulatedJournal | None = None
         self._disk = disk
-        self._busy = False
-        self.journal = disk.open(hosted.machine.config)
-        if self.journal is None:
-            hosted.machine.journal_failed()
+        self._opened = opened
 
     @property
     def failed(self) -> bool:
         return self.journal is None or self.journal.broken
 
-    def pump(self) -> None:
-        """Begins the next write if there is something to write and none is in progress."""
-        journal, machine = self.journal, self._hosted.machine
-        while journal is not None and not (self._busy or journal.broken):
-            journal.trim(machine.chain_end)
-            message = machine.unjournaled(RECORD_BYTES)
-            if message is None:
-                return
-            if self._disk.full:
-                self._fail(journal)
-                return
-            record = JournalRecord(message)
-            journal.records.append(record)
-            world = self._hosted.broker.world
-            delay = world.between(0, self._disk.slowness) if self._disk.slowness else 0
-            if delay < MS // 10:
-                self._written(journal, record)
-            else:
-                self._busy = True
-                self._hosted.process.after(delay, lambda record=record: self._finish(journal, record))
+    def create(self) -> None:
+        with self.lock:
+            self.journal = self._disk.open(self._opened)
+            if self.journal is None:
+                raise OSError("the disk is full")
+
+    def append(self, first: int, end: int, header: ReplicationMessage, rows: object) -> None:
+        """The caller holds the lock. It takes as long as the disk does."""
+        record = JournalRecord(header)
+        if not self._disk.full:
+            self._journal.records.append(record)
+            if self._disk.slowness:
+                VirtualThread.current().wait(self._disk.dice.randint(0, self._disk.slowness))
+        if self._disk.full or self.ended:
+            raise OSError("the disk is full")
+        record.whole = True
+        self._journal.end = end
+
+    def trim(self, chain_end: int) -> None:
+        with self.lock:
+            self.trimmed_to = chain_end
+            if not self.ended:
+                self._journal.trim(chain_end)
 
     def remove(self) -> None:
         """The segment is sealed."""
+        self.ended = True
         if self.journal is not None:
             self.journal.remove()
-            self._disk.drop(self._hosted.machine.config.incarnation, self._hosted.name)
+            self._disk.drop(self._opened.incarnation, self._opened.segment.name)
 
-    def _finish(self, journal: SimulatedJournal, record: JournalRecord) -> None:
-        self._busy = False
-        if self._disk.full:
-            self._fail(journal)
-        else:
-            self._written(journal, record)
-        self._hosted.journaled()
+    def give_up(self) -> None:
+        """Marks the journal as broken."""
+        self.ended = True
+        if self.journal is not None:
+            self.journal.broken, self.journal.intact = True, False
 
-    def _written(self, journal: SimulatedJournal, record: JournalRecord) -> None:
-        record.whole = True
-        journal.end = _end(record)
-        self._hosted.machine.journal_written(journal.end)
-
-    def _fail(self, journal: SimulatedJournal) -> None:
-        hosted = self._hosted
-        hosted.broker.world.note(hosted.process.name, hosted.name, "the journal fails")
-        journal.broken, journal.intact = True, False
-        hosted.machine.journal_failed()
+    @property
+    def _journal(self) -> SimulatedJournal:
+        assert self.journal is not None
+        return self.journal
 
 
 def _end(record: JournalRecord) -> int:

@@ -1,10 +1,15 @@
-"""Primary and follower: one stream per (segment, follower), which is reopened after a short pause when it breaks."""
+"""Primary and follower: one stream per (segment, follower), which is reopened after a short pause when it breaks.
+
+It stands in for ``ReplicaSession``, ``FollowedSegment`` and their connections. Events call it, and find all locks free.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import NotHosted, OffsetMismatch, SegmentSealed, SmqError, WrongIncarnation
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_core.errors import OffsetMismatch, SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
@@ -12,29 +17,64 @@ from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND
 
 if TYPE_CHECKING:
+    from support.sim.brokers.broker import SimulatedBroker
     from support.sim.brokers.hosted_segment import SimulatedSegment
 
 UNRESPONSIVE_AFTER = 500 * MS
+ENDED = (ReplicaState.FENCED, ReplicaState.SEALED)
 
 
 class ReplicaLink:
-    """The primary's side of one stream."""
+    """The primary's side of one stream. The link to the first follower has the primary's journal written, too."""
 
-    def __init__(self, hosted: SimulatedSegment, follower: Replica) -> None:
+    def __init__(
+        self,
+        broker: SimulatedBroker,
+        hosted: HostedSegment,
+        follower: Replica,
+        on_fenced: Callable[[HostedSegment], None],
+    ) -> None:
+        self.broker = broker
         self.hosted = hosted
         self.follower = follower
         self.stream: SimulatedStream | None = None
-        self.last_message_at = hosted.broker.world.now
+        self.last_message_at = broker.world.now
+        self._on_fenced = on_fenced
         self._sent_at = 0
         self._owed_since: int | None = None
         """Since when the follower has owed an answer."""
-        self._stopped = False
-        self.connect()
+        self._sending = False
+
+    # ---- called by the segment, also under its lock
+
+    @property
+    def incarnation(self) -> str:
+        return self.follower.incarnation
+
+    def start(self) -> None:
+        self.broker.process.after(0, self.connect)
+
+    def unresponsive(self) -> bool:
+        since = self._owed_since
+        return since is not None and self.broker.world.now - since > UNRESPONSIVE_AFTER
+
+    def notify(self, *, grown: bool, progressed: bool, sends_now: bool) -> None:
+        if not self._sending:
+            self._sending = True
+            self.broker.process.after(self.broker.world.between(1 * MS, 20 * MS), self._send)
+
+    def can_send_now(self) -> bool:
+        return False
+
+    def send_now(self) -> None:
+        """It never can."""
+
+    # ---- events
 
     def connect(self) -> None:
-        if self._stopped or self.hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
+        if self.hosted.machine.state in ENDED:
             return
-        broker, name = self.hosted.broker, self.hosted.name
+        broker, name = self.broker, self.hosted.name
         stream = SimulatedStream(
             broker.network,
             broker.process,
@@ -49,38 +89,26 @@ class ReplicaLink:
         stream.on_client_message = lambda message: self.on_message(stream, message)
 
     def on_message(self, stream: SimulatedStream, message: Any) -> None:
-        machine = self.hosted.machine
-        self.last_message_at, self._owed_since = self.hosted.broker.world.now, None
+        self.last_message_at, self._owed_since = self.broker.world.now, None
         match message:
             case ("hello", int(end), int(credit)):
                 try:
-                    machine.follower_connected(self.follower.incarnation, end, credit)
+                    with self.hosted as machine:
+                        machine.follower_connected(self.incarnation, end, credit)
                 except OffsetMismatch:
                     self.broke(stream)
             case ("end", int(end)):
-                machine.follower_acked(self.follower.incarnation, end)
+                with self.hosted as machine:
+                    machine.follower_acked(self.incarnation, end)
             case SegmentSealed():
-                self.hosted.seal()
-            case ("sealed",) | None | SmqError():
+                self._on_fenced(self.hosted)
                 self.broke(stream)
-        self.hosted.pump()
-
-    def send(self) -> None:
-        """Sends all that is pending for this follower."""
-        stream = self.stream
-        while stream is not None:
-            message = self.hosted.machine.replication_for(self.follower.incarnation, max_bytes=1000)
-            if message is None:
-                return
-            self._expects_reply()
-            stream.up(message)
-
-    def _expects_reply(self) -> None:
-        self._sent_at = self.hosted.broker.world.now
-        self._owed_since = self._owed_since or self._sent_at
+            case None | SmqError():
+                self.broke(stream)
+        self.notify(grown=True, progressed=True, sends_now=False)
 
     def tick(self) -> None:
-        now = self.hosted.broker.world.now
+        now = self.broker.world.now
         if self.stream is None:
             return
         if now - self.last_message_at > 2 * SECOND and now - self._sent_at > 500 * MS:
@@ -89,63 +117,79 @@ class ReplicaLink:
             self._expects_reply()
             self.stream.up("ping")
 
-    @property
-    def unresponsive(self) -> bool:
-        since = self._owed_since
-        return since is not None and self.hosted.broker.world.now - since > UNRESPONSIVE_AFTER
-
     def broke(self, stream: SimulatedStream) -> None:
         if stream is not self.stream:
             return
         self.stream = None
         stream.leave()
-        self.hosted.machine.follower_disconnected(self.follower.incarnation)
-        broker = self.hosted.broker
-        broker.process.after(broker.world.between(50 * MS, 400 * MS), self.connect)
+        with self.hosted as machine:
+            machine.follower_disconnected(self.incarnation)
+        self.broker.process.after(self.broker.world.between(50 * MS, 400 * MS), self.connect)
 
-    def stop(self) -> None:
-        """The segment is sealed: makes the follower check the chain."""
-        self._stopped = True
-        if self.stream is not None:
-            self.stream.up(("sealed",))
-            self.stream.leave()
-            self.stream = None
+    # ---- inside
+
+    def _send(self) -> None:
+        """Sends all that is pending for this follower, or ends the stream of a segment that was fenced."""
+        self._sending = False
+        while (stream := self.stream) is not None:
+            if self.hosted.machine.state in ENDED:
+                self._owed_since = None
+                self.broke(stream)
+                return
+            with self.hosted.lock:
+                message = self.hosted.machine.replication_for(self.incarnation, max_bytes=1000)
+            if message is None:
+                break
+            self._expects_reply()
+            stream.up(message)
+        if self.hosted.segment.replicas[1] == self.follower:
+            self.broker.segment_of(self.hosted).write_journal()
+
+    def _expects_reply(self) -> None:
+        self._sent_at = self.broker.world.now
+        self._owed_since = self._owed_since or self._sent_at
 
 
 class ReplicaServer:
     """The follower's side of one stream."""
 
-    def __init__(self, hosted: SimulatedSegment, stream: SimulatedStream) -> None:
-        self.hosted = hosted
+    def __init__(self, segment: SimulatedSegment, stream: SimulatedStream) -> None:
+        self.segment = segment
+        self.hosted = segment.hosted
         self.stream = stream
         self._owes_end = False
-        hosted.replica_server = self
+        self._last_message_at = segment.broker.world.now
+        self._closed = False
+        if segment.replica_server is not None:
+            segment.replica_server.close()
+        segment.replica_server = self
+        with self.hosted:
+            self.hosted.primary_stream_opened()
         stream.on_server_message = self.on_message
-        if hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
-            self._fail(SegmentSealed(f"{hosted.name} is {hosted.machine.state}"))
+        if self.hosted.machine.state in ENDED:
+            self._fail(SegmentSealed(f"{segment.name} is {self.hosted.machine.state}"))
         else:
-            stream.down(("hello", hosted.machine.durable_end, hosted.broker.settings.credit))
+            stream.down(("hello", self.hosted.machine.durable_end, self.hosted.memory.credit))
 
     def on_message(self, message: Any) -> None:
-        hosted = self.hosted
-        hosted.primary_seen_at = hosted.broker.world.now
+        self._last_message_at = self.segment.broker.world.now
         match message:
             case ReplicationMessage():
-                before = hosted.machine.end
+                before = self.hosted.machine.end
                 try:
-                    hosted.machine.replicate(message)
+                    with self.hosted as machine:
+                        machine.replicate(message)
                 except (OffsetMismatch, SegmentSealed) as error:
                     self._fail(error)
                     return
-                hosted.broker.checker.replicated(hosted, before)
-                if hosted.journal is not None:
-                    hosted.journal.pump()
+                self.segment.broker.checker.replicated(self.segment, before)
                 self._owes_end = True
+                self.segment.write_journal()
                 self.report_end()
             case "ping":
-                self.stream.down(("end", hosted.machine.durable_end))
-            case ("sealed",):
-                hosted.start_seal_search()
+                self.stream.down(("end", self.hosted.machine.durable_end))
+            case None:
+                self.close()
 
     def report_end(self) -> None:
         """Replies to the last message once the journal has its entries."""
@@ -154,11 +198,18 @@ class ReplicaServer:
             self._owes_end = False
             self.stream.down(("end", machine.durable_end))
 
+    def tick(self) -> None:
+        """A primary that sends not even heartbeats is lost."""
+        if self.segment.broker.world.now - self._last_message_at > 2 * SECOND:
+            self.close()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            with self.hosted:
+                self.hosted.primary_stream_closed()
+
     def _fail(self, error: SmqError) -> None:
         self.stream.down(error)
         self.stream.end()
-
-
-def refuse(error: NotHosted | WrongIncarnation, stream: SimulatedStream) -> None:
-    stream.down(error)
-    stream.end()
+        self.close()

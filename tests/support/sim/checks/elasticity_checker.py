@@ -18,7 +18,7 @@ from support.sim.brokers.deployment import ReplicaChange
 from support.sim.checks.protocol_checker import ProtocolChecker
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.engine.world import MS, World
-from support.sim.filer.chunk_chain import StoredChunk
+from support.sim.filer.chunk_chain import LAYOUT, StoredChunk
 from support.sim.filer.object_store import SimulatedStore
 
 if TYPE_CHECKING:
@@ -116,7 +116,9 @@ class ElasticChecker(ProtocolChecker):
     # ---- brokers
 
     def scaled(self, scaling: ReplicaChange) -> None:
-        low = min(max(self.policy.minimum, self.spec.replicas), self.policy.maximum)
+        layout = self.store.truth(LAYOUT)
+        is_deleted = bool(self.layouts) and (layout is None or layout.deleted)
+        low = min(max(self.policy.minimum, 0 if is_deleted else self.spec.replicas), self.policy.maximum)
         if not low <= scaling.after <= self.policy.maximum:
             self._broken("brokers", f"{scaling.after} are asked for, {low} to {self.policy.maximum} are allowed")
         last, self._last_scaling = self._last_scaling, scaling

@@ -8,7 +8,7 @@ journal of a replica shows that this one never hosted the segment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smq_core import invariants as inv
 from smq_core.invariants import Violation
@@ -19,7 +19,6 @@ from smq_core.sealing.seal_coordinator import RequestSeal
 
 if TYPE_CHECKING:
     from support.sim.brokers.hosted_segment import SimulatedSegment
-    from support.sim.brokers.recovered_log import RecoveredLog
     from support.sim.checks.protocol_checker import ProtocolChecker
     from support.sim.histories.journal_scenario import JournalScenario
 
@@ -35,7 +34,7 @@ class LossChecker:
         self.journals: JournalScenario
         self._checker = checker
         self._rolled_back: dict[str, list[tuple[str, int]]] = {}
-        """By segment: processes that began to seal from a journal that is too old, and the watermark they were told."""
+        """By segment: the former processes whose journals are too old and are sealed, and the known watermark."""
 
     # ---- requests
 
@@ -44,11 +43,12 @@ class LossChecker:
         if request.segment not in self._checker.seals and (known or 0) > (request.known_watermark or 0):
             self._broken(request.segment, f"the leader knows {known}, and tells {request.known_watermark}")
 
-    def sealing(self, log: RecoveredLog, known_watermark: int | None, incomplete: bool) -> None:
+    def sealing(self, recovered: Any, known_watermark: int) -> None:
         """A process begins to seal from a recovered log, and knows whether it is incomplete."""
-        if log.journal.rolled_back and not incomplete:
-            sealers = self._rolled_back.setdefault(log.name, [])
-            sealers.append((log.broker.process.name, known_watermark or 0))
+        words = f"seals from the journal of {recovered.incarnation}, which ends at {recovered.machine.end}"
+        self._checker.world.note("checker", recovered.name, words)
+        if recovered._recovered.journal.rolled_back and recovered._known_loss is None:
+            self._rolled_back.setdefault(recovered.name, []).append((recovered.incarnation, known_watermark))
 
     # ---- seals
 

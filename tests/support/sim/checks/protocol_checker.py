@@ -73,7 +73,9 @@ class ProtocolChecker:
 
     def must(self, violations: Iterable[Violation]) -> None:
         for violation in violations:
-            raise InvariantViolated(violation)
+            error = InvariantViolated(violation)
+            self.world.fail(error)  # the product's code may only log it
+            raise error
 
     # ---- the store
 
@@ -161,7 +163,8 @@ class ProtocolChecker:
         name = hosted.name
         end = self.batch_ends.get((name, *ack.id))
         if end is None:
-            raise InvariantViolated(Violation(7, name, f"{hosted.process.name} acks {ack.id}, which it never took"))
+            self.must([Violation(7, name, f"{hosted.process.name} acks {ack.id}, which it never took")])
+        assert end is not None
         self.must(inv.ack_is_covered(name, end, self._hosted(name), self.chain_ends.get(name, 0)))
         if name in self.seals and name not in self.losses.lost:
             self.must(inv.one_end(name, [self.seals[name].end], [end]))

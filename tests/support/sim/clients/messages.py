@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from smq_core.invariants import Message
 from smq_core.model.entities import Segment
+from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import Entry, ProducerLimits
 from support.sim.clients.uploads import REFERENCE_BYTES, SimulatedUpload
 
@@ -52,6 +53,11 @@ class SimulatedSubBatch(NamedTuple):
     def is_large(self) -> bool:
         return self.upload is not None or bool(self.large_value)
 
+    def count_partitions(self, first: int, rows: int, range_: KeyRange, counts: list[int]) -> None:
+        """As a ``Block``."""
+        for message in self.messages[first : first + rows]:
+            counts[(message.partition - range_.start) * len(counts) // len(range_)] += 1
+
     def fits(self, segment: Segment) -> bool:
         """Whether the segment has a place for all values. Every second batch needs nothing new."""
         return self.version <= segment.schema_version or (self.upload is None and self.serial % 2 == 0)
@@ -74,7 +80,6 @@ class HistorySettings:
     flush_bytes: int = 2000
     flush_interval: int = 2_000_000
     flush_max_interval: int | None = None
-    timeout: int = 5_000_000
     limits: ProducerLimits = NO_LIMITS
 
 

@@ -38,7 +38,7 @@ from smq_core.producing.segment_sender import NoBatch
 from smq_core.producing.send_queue import DeliveredSubBatch, SendQueue, SendQueueState
 from smq_core.replica.log_entries import BatchId
 from smq_core.replica.producer_sessions import OpenedProducer
-from support.sim.brokers.hosted_segment import incoming
+from support.sim.brokers.producer_stream import incoming
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Process, Steps
@@ -219,7 +219,7 @@ class SimulatedProducer:
             if self.world.now < self._idle_until and not self._has_unsent():
                 self._close_streams()
             if self.closes_when_idle and self.idle:
-                self._close_streams()
+                self._exit()
                 return
             yield self.world.between(60 * MS, 140 * MS)
 
@@ -297,6 +297,13 @@ class SimulatedProducer:
         """Another process writes as this producer."""
         self.stopped = True
         self.batches = 0
+        self._leave_streams()
+
+    def _exit(self) -> None:
+        self._leave_streams()
+        self.process.kill()
+
+    def _leave_streams(self) -> None:
         for stream in self._streams.values():
             stream.leave()
         self._streams.clear()

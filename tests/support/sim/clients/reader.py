@@ -44,7 +44,3 @@ class SimulatedReader:
             if self.world.chance(0.3):
                 self.checkpoint, self.kept = self.reader.committed(), len(self.rows)
             yield self.world.between(self.poll_interval // 2, self.poll_interval) if self.poll_interval > MS else MS
-
-    def caught_up(self) -> bool:
-        """True if all known segments are read to their ends. The checker decides whether these are all."""
-        return not [s for s in self.reader.readable() if self.reader.nodes[s].end is not None]

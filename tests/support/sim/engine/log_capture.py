@@ -1,4 +1,4 @@
-"""Adds the operator's log lines to the story of a history."""
+"""Adds the product's log lines to the story of a history."""
 
 from __future__ import annotations
 
@@ -7,23 +7,33 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import structlog
+from greenlet import getcurrent
+
+from support.sim.engine.virtual_threads import VirtualThread
 
 
 class LogSink(Protocol):
-    def log(self, leader: str, event: MutableMapping[str, Any]) -> None:
-        """Receives one line."""
+    def log(self, who: str, event: MutableMapping[str, Any]) -> None:
+        """Receives one line of a process: that of the virtual thread, or else a leader."""
 
 
 @contextmanager
 def logs_to(history: LogSink) -> Iterator[None]:
-    """Writes the operator's log lines to the history's story."""
+    """Writes the log lines to the history's story."""
 
     def take(logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
-        history.log("leader", event)
+        thread = getcurrent()
+        is_virtual = isinstance(thread, VirtualThread)
+        if not (is_virtual and thread.exits):
+            history.log(thread.process.name if is_virtual else "leader", event)
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    structlog.configure(processors=[take], cache_logger_on_first_use=False)
+    structlog.configure(
+        processors=[take],
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        cache_logger_on_first_use=False,
+    )
     try:
         yield
     finally:

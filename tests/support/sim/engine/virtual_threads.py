@@ -49,7 +49,8 @@ class VirtualThread(greenlet):  # type: ignore[misc]
         """How many virtual locks it holds."""
         self._function = function
         self._on_end = on_end
-        self._exits = False
+        self.exits = False
+        """The history is over."""
         self.gr_context = process.world.thread_context.copy()
         process.world.threads[self] = None
         process.after(0, self._go_on)
@@ -94,13 +95,13 @@ class VirtualThread(greenlet):  # type: ignore[misc]
         return cast(bool, self._suspend())
 
     def check_exit(self) -> None:
-        """Raises GreenletExit if the history is over, so that it does nothing more while it ends."""
-        if self._exits:
+        """Raises GreenletExit if the history is over, so that it waits for nothing more while it ends."""
+        if self.exits:
             raise GreenletExit
 
     def end(self) -> None:
         """The history is over."""
-        self._exits = True
+        self.exits = True
         self.parent = getcurrent()
         self.throw()
 
@@ -192,10 +193,9 @@ class VirtualLock:
             self._count += 1
             return True
         if isinstance(thread, VirtualThread):
-            thread.check_exit()
-            if blocking:
+            if blocking and not thread.exits:
                 self._runtime.preempt(thread)
-            while self._owner is not None:
+            while self._owner is not None and not thread.exits:  # one that ends releases it again
                 limit = timeout if timeout >= 0 else None
                 if not blocking or not thread.wait_among(self._waiting, limit):
                     return False

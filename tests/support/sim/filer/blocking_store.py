@@ -14,6 +14,7 @@ from smq_core.errors import StoreStateUnknown
 from smq_core.model.atomic_publish import AtomicPublishes
 from smq_core.model.chunk_info import ChunkInfo
 from smq_core.model.entities import Layout
+from smq_core.replica.log_entries import Entry
 from smq_storage.catalog import paths
 from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.catalog.sealed_index import IndexPage
@@ -144,8 +145,8 @@ class BlockingChain:
         self._filer = store
         self._segment = segment
 
-    def latest_hint(self) -> int | None:
-        return None
+    def latest_hint(self) -> int:
+        return 0
 
     def snapshot_hint(self) -> int:
         """A walk begins at offset 0, because listings give no hint."""
@@ -154,8 +155,8 @@ class BlockingChain:
     def path(self, first: int) -> str:
         return path(self._segment, first)
 
-    def walk(self) -> Iterator[ChunkInfo]:
-        at: int | None = 0
+    def walk(self, start: int = 0) -> Iterator[ChunkInfo]:
+        at: int | None = start
         while at is not None and (info := self.info(at)):
             yield info
             at = None if info.sealed else info.end
@@ -174,19 +175,33 @@ class BlockingChain:
     def read_seal_chunk(self) -> ChunkInfo | None:
         return next((info for info in self.walk() if info.sealed), None)
 
+    def put(
+        self, info: ChunkInfo, entries: tuple[Entry, ...], schema: object, retry_policy: RetryPolicy, key: str
+    ) -> Any:
+        """The file, or what another writer has put there."""
+        return self._create(StoredChunk.of(info, entries), retry_policy)
+
     def put_seal(self, info: ChunkInfo, retry_policy: RetryPolicy, schema: object) -> Any:
+        return self._create(StoredChunk(info), retry_policy)
+
+    def _create(self, stored: StoredChunk, retry_policy: RetryPolicy) -> Any:
+        info = stored.info
+
         def read_back(store: Any, at: str) -> conditional_writes.ReadBackResult[ChunkInfo]:
             data, etag = store.get(at)
             return conditional_writes.ReadBackResult(data.info, etag)
 
-        return conditional_writes.create(
+        outcome = conditional_writes.create(
             self._filer,  # type: ignore[arg-type]
             path(self._segment, info.first),
-            StoredChunk(info),  # type: ignore[arg-type]
+            stored,  # type: ignore[arg-type]
             read_back=read_back,
             is_mine=lambda it: (it.writer, it.nonce) == (info.writer, info.nonce),
             retry_policy=retry_policy,
         )
+        if isinstance(outcome, conditional_writes.WriteConflict):
+            return outcome
+        return StoredFile(info, paths.chunk(TOPIC, UID, self._segment, info.first))
 
     def files(self) -> list[Any]:
         return []

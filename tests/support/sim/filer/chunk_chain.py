@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from smq_core.file_lists.file_list import FileEntry
-from smq_core.file_lists.file_list_draft import FileListDraft
 from smq_core.model.chunk_info import ChunkInfo, SealOutcome
 from smq_core.replica.log_entries import ChunkWrite, Entry
 from smq_core.sealing.chain_sealer import ReadChunk, WriteChunk, WriteSeal
@@ -39,6 +38,12 @@ class StoredChunk:
     info: ChunkInfo
     entries: tuple[Entry, ...] = ()
 
+    @staticmethod
+    def of(info: ChunkInfo, entries: tuple[Entry, ...]) -> StoredChunk:
+        """A file has either rows or a reference."""
+        entries = entries[:1] if info.reference is not None else entries
+        return StoredChunk(info, tuple(it for it in entries if it.batch.reference is info.reference))
+
 
 @dataclass(slots=True)
 class SimulatedChain:
@@ -48,31 +53,20 @@ class SimulatedChain:
     process: Process
     segment: str
     timeout: int = 5 * SECOND
-    draft: FileListDraft = field(init=False)
-    """The files that this process has seen, for the segment's file list."""
-
-    def __post_init__(self) -> None:
-        self.draft = FileListDraft(self.segment)
 
     def read(self, first: int) -> Steps:
         """The chunk at this offset, or None."""
         found = yield self.store.get(self.process, path(self.segment, first))
-        if found is not None:
-            self._seen(found[0].info)
         return found[0] if found is not None else None
 
     def info(self, first: int) -> Steps:
         stored = yield from self.read(first)
         return stored.info if stored is not None else None
 
-    def write(self, chunk: ChunkWrite, nonce: str = "") -> Steps:
-        """True if it exists with this nonce, False if another object has the name. Retries use the same nonce."""
-        writer, new = self._signature()
-        info = chunk.info(self.segment, writer, nonce or new)
-        # A file has either rows or a reference.
-        entries = chunk.entries[:1] if info.reference is not None else chunk.entries
-        rows = tuple(it for it in entries if it.batch.reference is info.reference)
-        return (yield from self._create(StoredChunk(info, rows)))
+    def write(self, chunk: ChunkWrite) -> Steps:
+        """True if it exists with this nonce, False if another object has the name."""
+        info = chunk.info(self.segment, *self._signature())
+        return (yield from self._create(StoredChunk.of(info, chunk.entries)))
 
     def write_seal(self, step: WriteSeal) -> Steps:
         return (yield from self._create(StoredChunk(step.info(*self._signature()))))
@@ -119,15 +113,9 @@ class SimulatedChain:
             self.timeout,
         )
         mine = isinstance(result, conditional_puts.PutApplied)
-        if mine:
-            self._seen(info)
         what = f"seal chunk at {info.first}" if info.sealed else f"chunk {info.first}..{info.end}"
         self.store.world.note(self.process.name, self.segment, f"{what}: {'written' if mine else 'taken by another'}")
         return mine
-
-    def _seen(self, info: ChunkInfo) -> None:
-        if not info.sealed:
-            self.draft.add(file_of(info))
 
 
 def file_of(info: ChunkInfo) -> FileEntry:

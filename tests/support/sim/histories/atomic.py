@@ -9,12 +9,10 @@ The service of the leaders and the publisher of the clients are the product's ow
 from __future__ import annotations
 
 import sys
-import uuid
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from functools import partial
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 from smq.producing import atomic_publisher
@@ -24,7 +22,6 @@ from smq_operator.publishing import kept_files, tried_segments
 from support.sim.checks.end_state import final_log
 from support.sim.checks.publish_checker import PublishChecker
 from support.sim.clients.atomic_publishes import SimulatedPublisher
-from support.sim.engine.log_capture import logs_to
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import MS, SECOND, Process
 from support.sim.filer.blocking_store import BlockingChain
@@ -71,10 +68,7 @@ class AtomicHistory(ReferenceHistory):
 
     def run(self) -> None:
         """Raises InvariantViolated, or an unexpected error of a state machine."""
-        ids = Random(self.world.seed)
         with (
-            logs_to(self),
-            patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
             patch.object(retention, "ChunkChain", BlockingChain),
             patch.object(tried_segments, "ChunkChain", BlockingChain),
             patch.object(publishes, "check_file", check_upload),
@@ -85,10 +79,6 @@ class AtomicHistory(ReferenceHistory):
             finally:
                 for loop in self.loops:
                     loop.abandon()
-
-    def log(self, process: str, event: MutableMapping[str, Any]) -> None:
-        """Adds a log line of the operator's code to the story."""
-        self.world.note(process, "", " ".join(f"{key}={value}" for key, value in event.items() if key != "exc_info"))
 
     def processes(self) -> Iterable[Process]:
         yield from super().processes()

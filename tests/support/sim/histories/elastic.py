@@ -8,8 +8,7 @@ a few times shorter than real ones (``SHORTENED_WAITS``), so that a history is a
 from __future__ import annotations
 
 import sys
-import uuid
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from types import ModuleType
@@ -38,7 +37,6 @@ from support.sim.clients.loaded_producer import STEP, LoadedProducer
 from support.sim.clients.messages import HistorySettings
 from support.sim.clients.producer import SimulatedProducer
 from support.sim.clients.reader import SimulatedReader
-from support.sim.engine.log_capture import logs_to
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import MS, SECOND
 from support.sim.filer.blocking_store import BlockingChain
@@ -147,7 +145,6 @@ class ElasticHistory(History):
             primary_budget=dice.choice([8000, 30000]),
             flush_bytes=dice.choice([2000, 5000]),
             flush_interval=dice.choice([1, 2, 4]) * SECOND,
-            timeout=dice.choice([2, 5]) * SECOND,
             limits=self.producer_scenario.limits,
         )
         self.load = loads.draw(dice, self.settings.partitions)
@@ -220,32 +217,24 @@ class ElasticHistory(History):
         if self.readers[at].process.alive:
             super().restart_reader(at)
 
-    def log(self, leader: str, event: MutableMapping[str, Any]) -> None:
-        """Adds a log line of the operator's code to the story."""
-        words = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))
-        self.world.note(leader, str(event.get("segment", "")), f"{event['event']} {words}")
-
     # ---- running
 
     def run(self) -> None:
-        ids = Random(self.world.seed)
         with (
-            logs_to(self),
             patch.object(retain, "ChunkChain", BlockingChain),
             patch.object(sealing, "ChunkChain", BlockingChain),
             patch.object(effects, "ChunkChain", BlockingChain),
             patch.object(topic_file_lists, "ChunkChain", BlockingChain),
             patch.object(unreferenced_uploads, "ChunkChain", BlockingChain),
             patch.object(topic_file_lists, "file_entry", file_entry),
-            patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
             try:
-                self._play()
+                super().run()
             finally:
                 for loop in self.loops:
                     loop.abandon()
 
-    def _play(self) -> None:
+    def play(self) -> None:
         world = self.world
         world.run_until(self.horizon)
         self.faults.end()

@@ -7,18 +7,14 @@ seen the beginning of the chain.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from smq_core.errors import StoreUnavailable
-from smq_core.model.chunk_info import SealOutcome
 from smq_storage.catalog import paths
-from support.sim.engine.world import MS, SECOND, Steps
-from support.sim.filer import conditional_puts
+from support.sim.engine.world import SECOND
 from support.sim.filer.chunk_chain import folder
-from support.sim.filer.file_lists import encoded, name_in_store
+from support.sim.filer.file_lists import name_in_store
 
 if TYPE_CHECKING:
-    from support.sim.brokers.hosted_segment import SimulatedSegment
     from support.sim.histories.protocol import History
 
 SHARE = 0.5
@@ -60,25 +56,3 @@ class FileListScenario:
             name = self.dice.choice(gone)
             history.world.note("!", name, "a file list that was given up lands")
             history.store.put_at_once(name_in_store(paths.file_list_name(name, 0)), b"{")
-
-    # ---- brokers
-
-    def sealed(self, hosted: SimulatedSegment, outcome: SealOutcome) -> None:
-        """Starts to write the file list, if this process has seen the whole chain. Nothing waits for it."""
-        writes = self.drawn and not self.old_brokers
-        file_list = hosted.chain.draft.file_list(outcome.end) if writes else None
-        if file_list is not None:
-            hosted.process.start(self._write(hosted, file_list))
-
-    def _write(self, hosted: SimulatedSegment, file_list: Any) -> Steps:
-        yield self.dice.randint(0, 2 * SECOND if self.slow_writers else 20 * MS)
-        name, data = paths.file_list_name(file_list.segment, 0), encoded(file_list)
-        store = hosted.broker.store
-        try:
-            result = yield from conditional_puts.put_conditionally(
-                store, hosted.process, name_in_store(name), data, None, lambda found: found == data
-            )
-        except StoreUnavailable:
-            return
-        mine = isinstance(result, conditional_puts.PutApplied)
-        hosted.broker.world.note(hosted.process.name, file_list.segment, f"{name}: {'written' if mine else 'is there'}")

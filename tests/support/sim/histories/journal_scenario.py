@@ -176,7 +176,7 @@ class JournalScenario:
         return [b for b in self._history.brokers.values() if b.process.alive]
 
     def _recovering(self) -> list[SimulatedBroker]:
-        return [b for b in self._living() if b.recovered]
+        return [b for b in self._living() if b.shells.recovered.unsealed()]
 
     def _kill_replicas(self, restart_within: int = 4 * SECOND) -> None:
         held = [h for b in self._living() for h in b.hosted_segments.values() if h.machine.state is ReplicaState.OPEN]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from smq_core import invariants as inv
 from smq_core.model.entities import Column, Durability, Topic, TopicSpec
 from support.sim.brokers.broker import TICK, SimulatedBroker
+from support.sim.brokers.shells import broker_shells
 from support.sim.checks.end_state import check_all, waiting_for
 from support.sim.checks.protocol_checker import InvariantViolated, ProtocolChecker
 from support.sim.clients.group_member import SimulatedMember
@@ -36,6 +37,8 @@ from support.sim.histories.producer_scenario import ProducerScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
 RECOVERY_TIME = 120 * SECOND
+# The first words of log lines whose errors are a fault of a broker.
+BROKER_LOGS = ("thread", "segment", "flush", "seal", "seal_watcher", "file_list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,6 @@ class History:
             flush_bytes=dice.choice([600, 2000]),
             flush_interval=dice.choice([300 * MS, 2 * SECOND, 4 * SECOND]),
             flush_max_interval=self.flush_max_interval,
-            timeout=dice.choice([2, 5]) * SECOND,
             limits=self.producer_scenario.limits,
         )
         self.horizon = dice.randint(4, 12) * SECOND
@@ -157,7 +159,22 @@ class History:
     # ---- running
 
     def run(self) -> None:
-        """Raises InvariantViolated, or an unexpected error of a state machine."""
+        """Raises InvariantViolated, or an unexpected error of the code that is under test."""
+        with broker_shells(self):
+            try:
+                self.play()
+            finally:
+                self.world.close()
+
+    def log(self, who: str, event: MutableMapping[str, Any]) -> None:
+        """Adds a log line of the product's code to the story. An unexpected error of a broker fails the history."""
+        words = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))
+        self.world.note(who, str(event.get("segment", "")), f"{event['event']} {words}")
+        error = sys.exc_info()[1]
+        if error is not None and "exc_info" in event and event["event"].partition(".")[0] in BROKER_LOGS:
+            self.world.fail(error)
+
+    def play(self) -> None:
         world = self.world
         world.run_until(self.horizon)
         self.faults.end()

@@ -16,9 +16,8 @@ class ReferenceHistory(History):
 
     with_references = True
 
-    def run(self) -> None:
-        """Raises InvariantViolated, or an unexpected error of a state machine."""
-        super().run()
+    def play(self) -> None:
+        super().play()
         assert self.references is not None
         if self.references.dice.random() < 0.25:
             self.world.run_until(self.world.now + GRACE)

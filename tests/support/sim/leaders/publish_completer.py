@@ -33,7 +33,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.results import ObjectMissing
-from support.sim.brokers.hosted_segment import incoming
+from support.sim.brokers.producer_stream import incoming
 from support.sim.clients import uploads
 from support.sim.clients.atomic_publishes import upload
 from support.sim.clients.messages import SimulatedSubBatch

@@ -145,6 +145,7 @@ class SimulatedRetention:
             if found is not None:
                 states[name.removeprefix("group/")] = found[0].positions
         for name, it in leader.groups.groups.items():
+            it.group.expire(leader.clock())
             if it.group.members or name not in states:  # another leader may serve a group without members by now
                 states[name] = dict(it.group.positions)
         return [GroupProgress(name, positions) for name, positions in states.items()]
