@@ -65,7 +65,7 @@ class SealExecutor:
 
     async def seal_from_filer(self, topic: Topic, layout: Layout, step: SealFromFiler) -> SealOutcome:
         """Seals the segment of that layout at the end of its chunk chain, without any replica."""
-        return await self._store.run(_seal_from_filer, topic, layout, step, self._writer_id, self._store.retry_policy)
+        return await self._store.run(seal_from_filer, topic, layout, step, self._writer_id, self._store.retry_policy)
 
     async def find_seal(self, topic: Topic, segment: str) -> SealOutcome | None:
         """The outcome of a seal that was made earlier, by whomever; None when the segment has no seal chunk."""
@@ -86,9 +86,10 @@ def _seal_request(
     )
 
 
-def _seal_from_filer(
+def seal_from_filer(
     store: Store, topic: Topic, layout: Layout, step: SealFromFiler, writer_id: str, retry_policy: RetryPolicy
 ) -> SealOutcome:
+    """As the method of :class:`SealExecutor`. Blocks on the store, and raises StoreUnavailable."""
     chain = ChunkChain(store, topic.name, topic.uid, step.segment)
     version = layout.segment(step.segment).schema_version
     schema = chunk_schema(schema_of(version, layout, topic.spec.schema).columns)

@@ -33,6 +33,7 @@ from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Replica
+from smq_operator.brokers import sealing as leader_sealing
 from smq_storage.catalog import paths
 from support.sim.brokers.journal import SimulatedFormer
 from support.sim.brokers.replication import ReplicaLink
@@ -184,7 +185,7 @@ def broker_shells(history: History) -> Iterator[None]:
     """Replaces what encodes rows and files, and random ids. Log lines go to the story."""
     ids = Random(history.world.seed)
     with ExitStack() as stack:
-        for module in (opening, sealing, predecessors, recovered_logs):
+        for module in (opening, sealing, predecessors, recovered_logs, leader_sealing):
             stack.enter_context(patch.object(module, "ChunkChain", BlockingChain))
         for module in (flusher, sealing):
             stack.enter_context(patch.object(module, "batches_with_append_times", tuple))

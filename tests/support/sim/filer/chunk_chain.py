@@ -1,18 +1,14 @@
-"""A segment's chunks in the simulated store, and the driver of ``smq_core.sealing.chain_sealer``."""
+"""A segment's chunks in the simulated store, as its readers see them."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 from smq_core.file_lists.file_list import FileEntry
-from smq_core.model.chunk_info import ChunkInfo, SealOutcome
-from smq_core.replica.log_entries import ChunkWrite, Entry
-from smq_core.sealing.chain_sealer import ReadChunk, WriteChunk, WriteSeal
+from smq_core.model.chunk_info import ChunkInfo
+from smq_core.replica.log_entries import Entry
 from smq_storage.catalog import paths
-from support.sim.engine.world import SECOND, Process, Steps
-from support.sim.filer import conditional_puts
+from support.sim.engine.world import Process, Steps
 from support.sim.filer.object_store import SimulatedStore
 
 TOPIC, UID = "default/t", "uid"
@@ -52,7 +48,6 @@ class SimulatedChain:
     store: SimulatedStore
     process: Process
     segment: str
-    timeout: int = 5 * SECOND
 
     def read(self, first: int) -> Steps:
         """The chunk at this offset, or None."""
@@ -62,60 +57,6 @@ class SimulatedChain:
     def info(self, first: int) -> Steps:
         stored = yield from self.read(first)
         return stored.info if stored is not None else None
-
-    def write(self, chunk: ChunkWrite) -> Steps:
-        """True if it exists with this nonce, False if another object has the name."""
-        info = chunk.info(self.segment, *self._signature())
-        return (yield from self._create(StoredChunk.of(info, chunk.entries)))
-
-    def write_seal(self, step: WriteSeal) -> Steps:
-        return (yield from self._create(StoredChunk(step.info(*self._signature()))))
-
-    def find_seal(self, start: int = 0) -> Steps:
-        """The outcome that the seal chunk fixed, or None while there is none."""
-        at = start
-        while True:
-            info = yield from self.info(at)
-            if info is None:
-                return None
-            if info.sealed:
-                return info.outcome
-            at = info.end
-
-    def drive(self, sealer: Generator[Any, Any, SealOutcome]) -> Steps:
-        """Executes the operations of a sealer until it ends."""
-        answer: Any = None
-        while True:
-            try:
-                step = sealer.send(answer)
-            except StopIteration as end:
-                return end.value
-            match step:
-                case ReadChunk(first):
-                    answer = yield from self.info(first)
-                case WriteChunk(chunk):
-                    answer = yield from self.write(chunk)
-                case WriteSeal():
-                    answer = yield from self.write_seal(step)
-
-    def _signature(self) -> tuple[str, str]:
-        return self.process.name, self.store.world.unique("n")
-
-    def _create(self, stored: StoredChunk) -> Steps:
-        info = stored.info
-        result = yield from conditional_puts.put_conditionally(
-            self.store,
-            self.process,
-            path(self.segment, info.first),
-            stored,
-            None,
-            lambda it: (it.info.writer, it.info.nonce) == (info.writer, info.nonce),
-            self.timeout,
-        )
-        mine = isinstance(result, conditional_puts.PutApplied)
-        what = f"seal chunk at {info.first}" if info.sealed else f"chunk {info.first}..{info.end}"
-        self.store.world.note(self.process.name, self.segment, f"{what}: {'written' if mine else 'taken by another'}")
-        return mine
 
 
 def file_of(info: ChunkInfo) -> FileEntry:

@@ -20,7 +20,6 @@ from smq_core.invariants import Violation
 from smq_core.model.entities import Durability, Layout, Reason, Topic, TopicSpec
 from smq_core.scaling import autoscaler, broker_fleet, segment_load, topic_load
 from smq_core.scaling.broker_fleet import FleetPolicy
-from smq_operator.brokers import sealing
 from smq_operator.cleanup import retention as retain
 from smq_operator.cleanup import unreferenced_uploads
 from smq_operator.file_lists import topic_file_lists
@@ -222,7 +221,6 @@ class ElasticHistory(History):
     def run(self) -> None:
         with (
             patch.object(retain, "ChunkChain", BlockingChain),
-            patch.object(sealing, "ChunkChain", BlockingChain),
             patch.object(effects, "ChunkChain", BlockingChain),
             patch.object(topic_file_lists, "ChunkChain", BlockingChain),
             patch.object(unreferenced_uploads, "ChunkChain", BlockingChain),

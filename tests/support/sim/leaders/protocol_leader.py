@@ -26,13 +26,14 @@ from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, Put
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.reconcile.topic_story import StoryEvent, TopicStory
 from smq_core.scaling.placement import BrokerView
-from smq_core.sealing import chain_sealer
-from smq_core.sealing.chain_sealer import UnsealedTail
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
+from smq_operator.brokers import sealing
 from smq_storage.catalog.sealed_index import IndexPage
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from support.sim.engine.world import MS, SECOND, Process, Steps, World
 from support.sim.filer import conditional_puts
-from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
+from support.sim.filer.blocking_store import BlockingStore
+from support.sim.filer.chunk_chain import INDEX, LAYOUT
 from support.sim.leaders.group_host import GroupHost
 
 if TYPE_CHECKING:
@@ -260,12 +261,12 @@ class SimulatedLeader:
         return Sealed(outcome)
 
     def _seal_from_filer(self, effect: SealFromFiler) -> Steps:
-        chain = SimulatedChain(self.store, self.process, effect.segment)
-        held = UnsealedTail(uninherited=effect.predecessors)
-        steps = chain_sealer.seal(
-            effect.segment, held, known_watermark=effect.known_watermark, at_least=effect.at_least
+        store: Any = BlockingStore(self.store, self.process)
+        topic, layout, retry_policy = self.machine.topic, self.machine.layout, RetryPolicy(5.0)
+        assert layout is not None
+        outcome = yield self.process.call(
+            lambda: sealing.seal_from_filer(store, topic, layout, effect, self.process.name, retry_policy), "seals"
         )
-        outcome = yield from chain.drive(steps)
         self.checker.record_outcome(outcome, self.process.name)
         return Sealed(outcome)
 

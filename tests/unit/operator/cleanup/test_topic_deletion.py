@@ -169,7 +169,7 @@ class HangingDeletion:
             admin.retire,
             topic_deletion._close_layout,
             topic_deletion.mark_sealed,
-            sealing._seal_from_filer,
+            sealing.seal_from_filer,
         )
         if call in deletion:
             return await self._effect(self._run, call, *args)
