@@ -7,11 +7,12 @@ A failure prints its seed, its story and the command that shows it again.
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
-from support.sim.histories import elastic, elastic_references, groups, leader_process, references, schema_change
+from support.sim.histories import elastic, elastic_references, groups, leader_process, references, schema_change, shaped
 from support.sim.histories import protocol as history
 from support.sim.histories.parallel import failures, workers
 
@@ -26,6 +27,7 @@ KINDS: dict[str, tuple[Any, int]] = {
     "leader-process": (leader_process.run, 10),
     "references": (references.run, 10),
     "schema": (schema_change.run, 10),
+    **{kind: (partial(shaped.run, kind), 10) for kind in shaped.KINDS},
 }
 SLICES = 10
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from simulation.mutations import (
@@ -13,13 +15,13 @@ from simulation.mutations import (
 )
 from simulation.mutations.mutation_detection import Run, check_detected, rules
 from simulation.mutations.mutation_table import BreakRule
-from support.sim.histories import elastic, elastic_references
+from support.sim.histories import elastic, elastic_references, shaped
 
 pytestmark = pytest.mark.simulation
 
 RULES = [
-    *rules(elastic.run, 500, elastic_mutations.MUTATIONS, file_list_mutations.MUTATIONS),
-    *rules(deletion_mutations.run, 500, deletion_mutations.MUTATIONS),
+    *rules(elastic.run, 500, elastic_mutations.MUTATIONS, file_list_mutations.MUTATIONS, deletion_mutations.ORPHANS),
+    *rules(partial(shaped.run, "deletions"), 100, deletion_mutations.MUTATIONS),
     *rules(elastic_references.run, 100, upload_mutations.MUTATIONS, large_value_mutations.COLLECTION),
 ]
 

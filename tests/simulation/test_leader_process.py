@@ -72,7 +72,8 @@ def test_a_leader_that_takes_unresponsive_for_terminated_is_caught(monkeypatch: 
 @pytest.mark.timeout(1800)
 def test_a_leader_that_answers_a_deletion_of_what_it_has_not_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filer may have the topic from earlier leaders. The search begins at one of the few seeds that detect it."""
-    deletions = [seed for seed in range(557, 2_000) if TopicDeletionScenario(seed).drawn]
+    share = LeaderProcessHistory.deletion_share
+    deletions = [seed for seed in range(557, 2_000) if TopicDeletionScenario(seed, share).drawn]
 
     async def to_be_deleted(self: AdminService, name: str) -> Topic:
         managed = self.topics.topic(name)

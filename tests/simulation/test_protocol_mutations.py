@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from simulation.mutations import (
@@ -12,13 +14,16 @@ from simulation.mutations import (
 )
 from simulation.mutations.mutation_detection import Run, check_detected, rules
 from simulation.mutations.mutation_table import BreakRule
-from support.sim.histories import protocol, quiet
+from support.sim.histories import protocol, shaped
 
 pytestmark = pytest.mark.simulation
 
 RULES = [
-    *rules(protocol.run, 400, protocol_mutations.MUTATIONS, producer_mutations.MUTATIONS, journal_mutations.MUTATIONS),
-    *rules(quiet.run, 60, quiet_mutations.MUTATIONS),
+    *rules(protocol.run, 400, protocol_mutations.MUTATIONS, producer_mutations.MUTATIONS),
+    *rules(partial(shaped.run, "journals"), 100, journal_mutations.MUTATIONS),
+    *rules(partial(shaped.run, "forgetting"), 100, producer_mutations.FORGETTING),
+    *rules(partial(shaped.run, "leader-changes"), 100, protocol_mutations.LEADERS),
+    *rules(partial(shaped.run, "quiet"), 60, quiet_mutations.MUTATIONS),
 ]
 
 

@@ -10,18 +10,10 @@ from smq_operator.cleanup import deleted_topics, orphaned_files
 from smq_operator.cleanup import topic_deletion as deletions
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_storage.catalog import layouts
-from support.sim.histories import elastic
-from support.sim.histories.protocol import HistoryFailure
 from support.sim.leaders import topic_deletion as deleting
-from support.sim.leaders.topic_deletion import TopicDeletionScenario
 
-MUTATIONS = MutationTable()
+MUTATIONS, ORPHANS = MutationTable(), MutationTable()
 mutation = MUTATIONS.add
-
-
-def run(seed: int) -> HistoryFailure | None:
-    """The elastic histories with a deletion, and the first ones, because some of these have orphaned files."""
-    return elastic.run(seed) if seed < 20 or TopicDeletionScenario(seed).drawn else None
 
 
 @mutation
@@ -77,7 +69,10 @@ def forget_a_topic_that_was_deleted(patch: Patch) -> None:
     patch.setattr(deleted_topics, "delete_topic", lambda store, topic, uid: 0)
 
 
-@mutation
+# ---- orphaned files
+
+
+@ORPHANS.add
 def collect_what_the_index_does_not_list(patch: Patch) -> None:
     """An orphaned file belongs to a segment that retention removed, and that is in neither the index nor the layout."""
     original = orphaned_files.read_consistent
@@ -90,7 +85,7 @@ def collect_what_the_index_does_not_list(patch: Patch) -> None:
     patch.setattr(orphaned_files, "is_removed", lambda name, removed: True)
 
 
-@mutation
+@ORPHANS.add
 def leave_orphaned_files_alone(patch: Patch) -> None:
     """Orphaned files are collected in the end."""
     patch.setattr(orphaned_files, "delete_if_older", lambda store, path, before: False)

@@ -1,6 +1,6 @@
 """Mutations of producer identity: who may write as a producer, and when segments forget producers.
 
-``MUTATIONS`` maps names to functions, as in ``mutations``.
+``MUTATIONS`` maps names to functions. Histories in which segments forget more producers detect those in ``FORGETTING``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from smq_core.sealing import chain_sealer
 from support.sim.filer import claims
 from support.sim.filer.object_store import ConditionFailed
 
-MUTATIONS = MutationTable()
+MUTATIONS, FORGETTING = MutationTable(), MutationTable()
 mutation = MUTATIONS.add
 
 
@@ -90,7 +90,7 @@ def a_forgotten_producer_sends_to_the_successors(patch: Patch) -> None:
     patch.setattr(SendQueue, "resolve", resolve)
 
 
-@mutation
+@FORGETTING.add
 def take_sequences_of_before_for_new_ones(patch: Patch) -> None:
     """A producer that a segment forgot restarts at sequence 0. The log may end before that, with other batches."""
     patch.setattr(SendQueue, "_is_outdated", lambda self, known: False)
@@ -147,7 +147,7 @@ def an_empty_segment_names_no_predecessors(patch: Patch) -> None:
     patch.setattr(chain_sealer.WriteSeal, "info", lambda self, *who: replace(original(self, *who), uninherited=()))
 
 
-@mutation
+@FORGETTING.add
 def an_older_stream_goes_on_writing(patch: Patch) -> None:
     """Only the newest stream of a producer appends: a late batch could get the sequence of a newer one."""
     patch.setattr(ProducerSessions, "require_newest", lambda self, *stream: None)

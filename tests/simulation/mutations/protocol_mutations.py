@@ -1,7 +1,7 @@
 """Mutations of the protocol, one rule each, which the simulation must detect.
 
 Each mutation is a function that takes pytest's ``monkeypatch``. Its docstring is the rule that it breaks.
-``MUTATIONS`` maps names to them.
+``MUTATIONS`` maps names to them; histories with many changes of leaders detect those in ``LEADERS``.
 
 A broker of another incarnation opens nothing in any case, because its opener compares the replicas. A chunk that is
 retried under another nonce only ends its segment early. ``tests/mutations/broker`` breaks these rules.
@@ -43,7 +43,7 @@ from support.sim.leaders import group_host
 
 NOTHING = ChunkInfo(segment="", first=0, rows=0, writer="", nonce="")
 
-MUTATIONS = MutationTable()
+MUTATIONS, LEADERS = MutationTable(), MutationTable()
 mutation = MUTATIONS.add
 
 
@@ -356,14 +356,14 @@ def a_new_leader_goes_on_with_an_old_generation(patch: Patch) -> None:
     patch.setattr(group_host.GroupHost, "_loaded", loaded)
 
 
-@mutation
+@LEADERS.add
 def believe_an_index_that_is_behind(patch: Patch) -> None:
     """A segment that is missing from a stale index page is not removed. The page is read again."""
     patch.setattr(segment_reader, "index_is_stale", lambda layout, sealed, removed: False)
     patch.setattr(group_host, "index_is_stale", lambda layout, sealed, removed: False)
 
 
-@mutation
+@LEADERS.add
 def a_leader_never_reads_the_layout_again(patch: Patch) -> None:
     """A former leader's PUT may be applied after the new one has read the layout."""
     patch.setattr(topic_reconciler, "RESYNC_AFTER", 1 << 62)

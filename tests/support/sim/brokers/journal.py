@@ -101,7 +101,7 @@ class SimulatedJournal:
 
     def roll_back(self, dice: Random) -> None:
         """An older copy of the journal is there, which looks complete."""
-        for _ in range(min(dice.randint(1, 4), len(self.records))):
+        for _ in range(min(dice.choice([1, 3, 10, 30]), len(self.records))):
             self.records.pop()
             self.intact, self.rolled_back = False, True
 

@@ -123,10 +123,12 @@ class ElasticHistory(History):
     keys = 6
     send_interval = 400 * MS
     leader_pause = 200 * MS, 350 * MS
+    deletion_share = 0.12
+    """The share of histories whose topic is deleted."""
 
     def __init__(self, seed: int) -> None:
         self.limits = retaining.draw(seed)
-        self.deleting = TopicDeletionScenario(seed)
+        self.deleting = TopicDeletionScenario(seed, self.deletion_share)
         if self.deleting.drawn:
             self.journal_share = 0
         self.loops: list[VirtualLoop] = []

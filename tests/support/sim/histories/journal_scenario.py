@@ -5,7 +5,7 @@ The draws are independent of all others of the same seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KEPT, GONE = "kept", "gone"
 # Each history has one of these: how likely each state of a journal is.
-JOURNAL_STATES: list[dict[str, float]] = [
+JOURNAL_STATES: tuple[dict[str, float], ...] = (
     {KEPT: 1},
     {KEPT: 1},
     {KEPT: 6, GONE: 2, "truncated": 1, "damaged": 1, "headless": 1, "other boot": 0.5},
@@ -29,7 +29,7 @@ JOURNAL_STATES: list[dict[str, float]] = [
     {KEPT: 2, "older": 1},
     {"headless": 2, GONE: 1},
     {GONE: 1},
-]
+)
 
 
 # Each history with journals has two of these.
@@ -46,22 +46,22 @@ FAULTS = (
 class JournalScenario:
     """``on``: Replicated segments have journals. ``ended`` says what happened to the one of a process that ended."""
 
-    def __init__(self, seed: int, share: float) -> None:
+    def __init__(self, seed: int, share: float, states: Sequence[dict[str, float]]) -> None:
         self.dice = dice = Random(f"journals of {seed}")
         self.on = dice.random() < share
         self.disks: dict[str, SimulatedDisk] = {}
         self.states: dict[str, int] = {}
         """How often each state occurred."""
-        self._likely_states = dice.choice(JOURNAL_STATES)
+        self._likely_states = dice.choice(states)
         self._slowness = dice.choice([0, 0, 2 * MS, 20 * MS])
-        self._kinds = dice.sample(list(FAULTS), 2)
+        self.kinds = dice.sample(list(FAULTS), 2)
         self._history: History
 
     def begin(self, history: History) -> None:
         self._history = history
         if not self.on or history.faults.none:
             return
-        for kind in self._kinds:
+        for kind in self.kinds:
             for _ in range(self.dice.choice([1, 1, 2])):
                 at = int(self.dice.uniform(0.1, 1) * history.horizon)
                 fault: Callable[[], None] = getattr(self, kind)

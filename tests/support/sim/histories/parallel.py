@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from support.sim.histories.protocol import HistoryFailure
-
 # Makes Python's garbage collection rare. It takes a fifth of the time, although a history's objects all stay alive.
 COLLECT_AFTER = 100_000, 20, 50
 
@@ -21,6 +19,6 @@ def workers() -> ProcessPoolExecutor:
     )
 
 
-def failures(pool: ProcessPoolExecutor, run: Callable[[int], HistoryFailure | None], seeds: Iterable[int]) -> list[str]:
+def failures(pool: ProcessPoolExecutor, run: Callable[[int], object], seeds: Iterable[int]) -> list[str]:
     """Describes the failures and how to reproduce them."""
     return [str(failure) for failure in pool.map(run, seeds, chunksize=10) if failure]

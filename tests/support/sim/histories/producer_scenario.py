@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class ProducerScenario:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, forgets: bool) -> None:
         self._dice = dice = Random(f"producers of {seed}")
         self.limits = NO_LIMITS
-        if dice.random() < 0.75:
+        if dice.random() < 0.75 or forgets:
             self.limits = ProducerLimits(
-                dice.choice([2, 3, 3, NO_LIMITS.count]),
+                dice.choice([2, 3, 3, 3 if forgets else NO_LIMITS.count]),
                 dice.choice([SECOND, 2 * SECOND, NO_LIMITS.idle]),
                 dice.choice([0, 1, 2, NO_LIMITS.snapshot_below]),
                 dice.choice([2, 3, 5]),
@@ -37,8 +37,8 @@ class ProducerScenario:
         self._clashes = dice.choice([0, 0, 1])
         self._clashes_apart = dice.choice([0, 0, 1])
         self._claimers = dice.choice([0, 0, 0, 2, 3])
-        self._slow_visitors = dice.choice([0, 0, 0, 1])
-        self._lost_tails = dice.choice([0, 0, 0, 1])
+        self._slow_visitors = dice.choice([2, 4] if forgets else [0, 0, 0, 1])
+        self._lost_tails = dice.choice([1, 2] if forgets else [0, 0, 0, 1])
 
     def begin(self, history: History) -> None:
         self._history = history

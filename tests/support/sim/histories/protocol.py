@@ -32,7 +32,7 @@ from support.sim.filer.chunk_chain import LAYOUT
 from support.sim.filer.object_store import SimulatedStore
 from support.sim.histories.faults import FaultSchedule
 from support.sim.histories.file_list_scenario import FileListScenario
-from support.sim.histories.journal_scenario import JournalScenario
+from support.sim.histories.journal_scenario import JOURNAL_STATES, JournalScenario
 from support.sim.histories.producer_scenario import ProducerScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
@@ -61,10 +61,15 @@ class History:
     tick = TICK
     leader_pause = 80 * MS, 160 * MS
     checker_kind = ProtocolChecker
+    producers_are_forgotten = False
+    """Whether each history has what makes segments forget producers."""
     journal_share = 0.5
     """The share of histories that have journals."""
+    journal_states = JOURNAL_STATES
+    durabilities: tuple[Durability, ...] = (Durability.REPLICATED,) * 3 + (Durability.STORED,)
     columns: tuple[Column, ...] = ()
     """Version 0 of the topic's schema, if it has one."""
+    flush_intervals: tuple[int, ...] = (300 * MS, 2 * SECOND, 4 * SECOND)
     flush_max_interval: int | None = None
     with_references = False
     """Whether producers publish by reference."""
@@ -92,9 +97,9 @@ class History:
         self.readers: list[SimulatedReader] = []
         self.members: list[SimulatedMember] = []
         self._broker_names: dict[str, str] = {}
-        self.producer_scenario = ProducerScenario(seed)
+        self.producer_scenario = ProducerScenario(seed, forgets=self.producers_are_forgotten)
         self.file_lists = FileListScenario(seed, self.has_file_lists())
-        self.journals = JournalScenario(seed, self.journal_share)
+        self.journals = JournalScenario(seed, self.journal_share, self.journal_states)
         self.checker.losses.journals = self.journals
         if self.with_references:
             self.references = self.make_references()
@@ -122,7 +127,7 @@ class History:
             credit=dice.choice([1000, 3000]),
             primary_budget=dice.choice([1200, 6000]),
             flush_bytes=dice.choice([600, 2000]),
-            flush_interval=dice.choice([300 * MS, 2 * SECOND, 4 * SECOND]),
+            flush_interval=dice.choice(self.flush_intervals),
             flush_max_interval=self.flush_max_interval,
             limits=self.producer_scenario.limits,
         )
@@ -134,7 +139,7 @@ class History:
             "uid",
             TopicSpec(
                 partitions=self.settings.partitions,
-                durability=dice.choice([Durability.REPLICATED] * 3 + [Durability.STORED]),
+                durability=dice.choice(self.durabilities),
                 replicas=dice.choice([2, 2, 3]),
                 min_segments=dice.choice([1, 2]),
                 schema=self.columns,

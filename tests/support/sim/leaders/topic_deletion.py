@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from support.sim.histories.elastic import ElasticHistory
     from support.sim.leaders.elastic_leader import ElasticLeader
 
-SHARE = 0.12
 RETENTION_TIME = 6 * SECOND
 COLLECT_EVERY = 2 * SECOND
 ANSWERS_WITHIN = 8.0
@@ -62,9 +61,9 @@ class TopicDeletionScenario:
     deleted because of it.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, share: float) -> None:
         self._dice = Random(f"deletion {seed}")
-        self.drawn = self._dice.random() < SHARE
+        self.drawn = self._dice.random() < share
         self.data = self._dice.random() < 0.5
         self.gone = False
         self.answered: int | None = None
@@ -80,7 +79,7 @@ class TopicDeletionScenario:
         store.put_at_once(f"doc/{paths.current(TOPIC)}", to_json(CurrentTopic(UID)))
         store.put_at_once(f"doc/{paths.topic_json(TOPIC, UID)}", to_json(history.topic))
         at, give_up = int(history.horizon * self._dice.uniform(0.7, 0.95)), 3 * SECOND
-        amid = self._dice.random() < 0.5
+        amid = self._dice.random() < 0.7
         world.after(at, lambda: self._request_amid_change(world.now + give_up) if amid else self._request_deletion())
 
     def known_to(self, process: Process) -> bool:
@@ -133,9 +132,9 @@ class TopicDeletionScenario:
         soon = dice.randint(0, SECOND // 3)
         if dice.random() < 0.4:
             faults.soon(soon, lambda: faults.end_leader(leader))
-        if dice.random() < 0.3:
+        if dice.random() < 0.5:
             faults.soon(soon // 4, faults.filer_away)
-        if dice.random() < 0.4:
+        if dice.random() < 0.6:
             faults.soon(dice.randint(0, SECOND), faults.terminate_broker)
         if dice.random() < 0.3:
             faults.soon(dice.randint(0, SECOND), faults.kill_broker)
