@@ -193,9 +193,11 @@ class SimulatedProducer:
     def split(self, sub_batch: Any, route: Route) -> list[tuple[Segment, SimulatedSubBatch]]:
         parts = []
         for segment in route.segments:
-            own = {p for span in route.spans if span.segment is segment for p in range(span.start, span.stop)}
-            if (part := sub_batch.cut(own)) is not None:
-                parts.append((segment, part))
+            runs = [range(span.start, span.stop) for span in route.spans if span.segment is segment]
+            # A reference has rows that follow one another.
+            for own in runs if sub_batch.upload is not None else [set().union(*runs)]:
+                if (part := sub_batch.cut(own)) is not None:
+                    parts.append((segment, part))
         return parts
 
     def reshape(self, sub_batch: Any, segment: Segment) -> SimulatedSubBatch:
