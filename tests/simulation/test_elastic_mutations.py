@@ -22,6 +22,7 @@ pytestmark = pytest.mark.simulation
 RULES = [
     *rules(elastic.run, 500, elastic_mutations.MUTATIONS, file_list_mutations.MUTATIONS, deletion_mutations.ORPHANS),
     *rules(partial(shaped.run, "deletions"), 100, deletion_mutations.MUTATIONS),
+    *rules(partial(shaped.run, "drained-deletions"), 100, deletion_mutations.DRAINED),
     *rules(elastic_references.run, 100, upload_mutations.MUTATIONS, large_value_mutations.COLLECTION),
 ]
 

@@ -12,7 +12,7 @@ from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_storage.catalog import layouts
 from support.sim.leaders import topic_deletion as deleting
 
-MUTATIONS, ORPHANS = MutationTable(), MutationTable()
+MUTATIONS, DRAINED, ORPHANS = MutationTable(), MutationTable(), MutationTable()
 mutation = MUTATIONS.add
 
 
@@ -37,7 +37,7 @@ def delete_a_topic_without_its_last_layout(patch: Patch) -> None:
     patch.setattr(deletions, "_close_layout", read)
 
 
-@mutation
+@DRAINED.add
 def let_a_broker_go_while_a_deleted_topic_is_sealed(patch: Patch) -> None:
     """A broker stays until its segments of a deleted topic are sealed."""
     patch.setattr(TopicDeletionManager, "blocks_leaving", lambda self, incarnation: False)

@@ -9,7 +9,7 @@ import sys
 from random import Random
 
 from smq_core.model.entities import Durability
-from support.sim.engine.world import SECOND
+from support.sim.engine.world import MS, SECOND
 from support.sim.histories.elastic import ElasticHistory, shortened_waits
 from support.sim.histories.journal_scenario import FAULTS, GONE, KEPT
 from support.sim.histories.protocol import History, HistoryFailure
@@ -69,12 +69,30 @@ class DeletionHistory(ElasticHistory):
     deletion_share = 1.0
 
 
+class DrainedDeletionHistory(DeletionHistory):
+    """All brokers are terminated when the topic is deleted, and the filer is away, so that nothing is sealed."""
+
+    def draw(self, dice: Random) -> None:
+        super().draw(dice)
+        self._drain_with_the_deletion()
+
+    def _drain_with_the_deletion(self) -> None:
+        if not self.deleting.gone:
+            self.world.after(20 * MS, self._drain_with_the_deletion)
+        elif self.faults.kinds and not self.faults.over:
+            self.faults.filer_away()
+            for address in list(self.deployment.slots):
+                if address in self.brokers:
+                    self.deployment.replace(self.brokers[address])
+
+
 KINDS: dict[str, type[History]] = {
     "quiet": QuietHistory,
     "journals": JournalHistory,
     "forgetting": ForgettingHistory,
     "leader-changes": LeaderChangeHistory,
     "deletions": DeletionHistory,
+    "drained-deletions": DrainedDeletionHistory,
 }
 
 
