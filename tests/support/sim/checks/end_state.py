@@ -85,7 +85,7 @@ def check_all(history: History) -> None:
         objects = {int(p.removeprefix(folder_)): history.store.truth(p).info for p in history.store.paths(folder_)}
         checker.must(inv.chain_is_whole(name, objects, sealed=name in checker.seals))
     checker.must(inv.acked_is_kept(checker.acked_rows, log, checker.losses.reported))
-    crashed = {p.name for p in history.producers if not p.process.alive or p.stopped}
+    crashed = {p.name for p in history.producers if p.stopped or not (p.process.alive or p.exited)}
     unknown = {m for p in history.producers for m in p.unknown}
     rejected = history.references.rejected if history.references is not None else set()
     checker.must(

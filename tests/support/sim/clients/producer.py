@@ -72,6 +72,8 @@ class SimulatedProducer:
         self.batches = batches
         self.message_keys = [f"k{i}" for i in range(history.keys)]
         self.stopped = False
+        self.exited = False
+        """It ended by itself, when all its messages were in the log."""
         self.closes_when_idle = False
         self.waiting: list[SimulatedSubBatch] = []
         """Batches from before the layout was known."""
@@ -193,7 +195,7 @@ class SimulatedProducer:
     def split(self, sub_batch: Any, route: Route) -> list[tuple[Segment, SimulatedSubBatch]]:
         parts = []
         for segment in route.segments:
-            runs = [range(span.start, span.stop) for span in route.spans if span.segment is segment]
+            runs = [range(span.start, span.stop) for span in route.spans if span.segment.name == segment.name]
             # A reference has rows that follow one another.
             for own in runs if sub_batch.upload is not None else [set().union(*runs)]:
                 if (part := sub_batch.cut(own)) is not None:
@@ -302,6 +304,7 @@ class SimulatedProducer:
         self._leave_streams()
 
     def _exit(self) -> None:
+        self.exited = True
         self._leave_streams()
         self.process.kill()
 
