@@ -2,7 +2,7 @@
 
 In some of them retention removes segments, in some autoscaling is paused for a while.
 
-To repeat one seed, and to draw it: ``PYTHONPATH=tests python -m support.sim.histories.elastic SEED`` and
+To repeat one seed, and to draw it: ``PYTHONPATH=tests python -m support.sim.histories elastic SEED`` and
 ``PYTHONPATH=tests python -m simulation.picture SEED out.svg``.
 """
 

@@ -1,24 +1,30 @@
 """Histories of groups whose members keep what the client library keeps, under the operator's own leaders.
 
-To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories.groups SEED``.
+To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories groups SEED``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import pytest
 
 from simulation.mutations import group_mutations
 from simulation.mutations.mutation_detection import Run, check_detected, rules
 from simulation.mutations.mutation_table import BreakRule
-from support.sim.histories import groups
+from support.sim.histories import groups, shaped
 from support.sim.histories.elastic import shortened_waits
 from support.sim.histories.groups import GroupHistory
 from support.sim.histories.parallel import failures
 
 pytestmark = pytest.mark.simulation
+
+RULES = [
+    *rules(groups.run, 40, group_mutations.MUTATIONS),
+    *rules(partial(shaped.run, "resets"), 60, group_mutations.RESETS),
+]
 
 
 @pytest.mark.slow
@@ -52,6 +58,6 @@ def test_positions_are_set_and_commits_refused_in_the_middle_of_everything() -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("rule", "run", "within"), rules(groups.run, 40, group_mutations.MUTATIONS))
+@pytest.mark.parametrize(("rule", "run", "within"), RULES)
 def test_a_broken_rule_of_groups_is_noticed(rule: BreakRule, run: Run, within: int) -> None:
     check_detected(rule, run, within)

@@ -1,7 +1,7 @@
 """Many small histories with faults. Each checks every invariant. A failure prints its seed and its story.
 
 To repeat one seed: ``pytest tests/simulation -k replay --sim-first SEED``, or
-``PYTHONPATH=tests python -m support.sim.histories.protocol SEED``.
+``PYTHONPATH=tests python -m support.sim.histories protocol SEED``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Histories with the leader process's own code in virtual time: its loop, effects, service, groups and fleet.
 
-To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories.leader_process SEED``.
+To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories leader_process SEED``.
 """
 
 from __future__ import annotations

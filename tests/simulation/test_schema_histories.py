@@ -1,6 +1,6 @@
 """Histories whose desired schema changes, under faults.
 
-To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories.schema_change SEED``.
+To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories schema_change SEED``.
 """
 
 from __future__ import annotations

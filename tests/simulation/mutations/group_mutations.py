@@ -19,7 +19,7 @@ from smq_storage.catalog import group_positions
 from smq_storage.catalog.group_positions import CommittedPositions
 from support.sim.clients.group_program import GroupProgram
 
-MUTATIONS = MutationTable()
+MUTATIONS, RESETS = MutationTable(), MutationTable()
 mutation = MUTATIONS.add
 
 # Long enough for a group to begin anew meanwhile, in many histories.
@@ -79,7 +79,7 @@ def take_uncommitted_positions_into_another_epoch(patch: Patch) -> None:
     patch.setattr(MemberPositions, "reset", reset)
 
 
-@mutation
+@RESETS.add
 def take_ended_segments_into_another_epoch(patch: Patch) -> None:
     """A segment that is read again after a reset has not ended for its member."""
     patch.setattr(EndedSegments, "read_again", lambda self, segments: None)
@@ -126,7 +126,7 @@ def forget_the_epoch_when_another_leader_serves_the_group(patch: Patch) -> None:
     patch.setattr(Group, "__init__", init)
 
 
-@mutation
+@RESETS.add
 def read_the_groups_before_what_expires(patch: Patch) -> None:
     """Retention knows every group that has begun before the time by which it judges, also after a pause."""
 

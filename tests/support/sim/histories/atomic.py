@@ -8,7 +8,6 @@ The service of the leaders and the publisher of the clients are the product's ow
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from functools import partial
 from random import Random
@@ -171,10 +170,4 @@ class AtomicHistory(ReferenceHistory):
 
 def run(seed: int) -> HistoryFailure | None:
     """Runs the history of a seed."""
-    return protocol.run(seed, AtomicHistory, f"python -m support.sim.histories.atomic {seed}")
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)
+    return protocol.run(seed, AtomicHistory, f"python -m support.sim.histories atomic {seed}")

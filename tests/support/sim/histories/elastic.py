@@ -7,7 +7,6 @@ a few times shorter than real ones (``SHORTENED_WAITS``), so that a history is a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
@@ -368,9 +367,3 @@ def run(seed: int) -> HistoryFailure | None:
     """Runs the history of a seed."""
     with shortened_waits():
         return run_history(seed, ElasticHistory, f"PYTHONPATH=tests python -m simulation.picture {seed} history.svg")
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)

@@ -6,8 +6,6 @@ refers to is never deleted, and in the end none is left that no chunk refers to.
 
 from __future__ import annotations
 
-import sys
-
 from support.sim.clients.reader import SimulatedReader
 from support.sim.clients.uploads import GRACE, ReferenceScenario
 from support.sim.engine.world import MS
@@ -36,12 +34,6 @@ class ElasticReferenceHistory(ElasticHistory):
 
 def run(seed: int) -> HistoryFailure | None:
     """Runs the history of a seed."""
-    again = f"python -m support.sim.histories.elastic_references {seed}"
+    again = f"python -m support.sim.histories elastic_references {seed}"
     with elastic.shortened_waits():
         return run_history(seed, ElasticReferenceHistory, again)
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)

@@ -7,7 +7,6 @@ what they were not given. ``run(seed)`` as elsewhere.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from random import Random
 from unittest.mock import patch
@@ -120,10 +119,4 @@ class GroupHistory(LeaderProcessHistory):
 def run(seed: int) -> HistoryFailure | None:
     """Runs the history of a seed."""
     with shortened_waits():
-        return run_history(seed, GroupHistory, f"PYTHONPATH=tests python -m support.sim.histories.groups {seed}")
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)
+        return run_history(seed, GroupHistory, f"PYTHONPATH=tests python -m support.sim.histories groups {seed}")

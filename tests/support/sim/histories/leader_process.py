@@ -89,9 +89,3 @@ def run(seed: int) -> HistoryFailure | None:
         return run_history(
             seed, LeaderProcessHistory, f"PYTHONPATH=tests python -m simulation.picture --loop {seed} out.svg"
         )
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)

@@ -11,7 +11,6 @@ time limits. ``run(seed)`` returns None, or a text that says what went wrong. Th
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from smq_core.errors import Conflict, SmqError, Unavailable
@@ -222,9 +221,3 @@ def run(seed: int) -> str | None:
     except LeasePromiseBroken as broken:
         return f"seed {seed}: {broken}"
     return None
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all promises are kept")
-    sys.exit(failure is not None)

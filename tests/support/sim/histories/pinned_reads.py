@@ -7,7 +7,6 @@ its pin has expired, or killed, or go on until its pin is too old. Uploads are p
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import MutableMapping
 from dataclasses import replace
@@ -314,9 +313,3 @@ def run(seed: int) -> str | None:
     except InvariantViolated as broken:
         return f"seed {seed}: {broken.violation}\n\n{history.world.story.about(set())}"
     return None
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)

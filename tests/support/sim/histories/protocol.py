@@ -1,7 +1,7 @@
 """One history: a world made from a seed, faults for a while, then a time without faults until everything is done.
 
 ``run(seed)`` returns None, or the failure with its story. The same seed gives the same history; print its story with
-``PYTHONPATH=tests python -m support.sim.histories.protocol SEED``. ``elastic.ElasticHistory`` varies the load.
+``PYTHONPATH=tests python -m support.sim.histories protocol SEED``. ``elastic.ElasticHistory`` varies the load.
 """
 
 from __future__ import annotations
@@ -341,9 +341,3 @@ def _story(history: History, subject: str) -> str:
     ranges = history.checker.ranges
     related = {n for n, r in ranges.items() if subject in ranges and r.overlaps(ranges[subject])}
     return history.world.story.about(related)
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from support.sim.clients.reader import SimulatedReader
 from support.sim.clients.uploads import GRACE
 from support.sim.engine.world import MS
@@ -27,10 +25,4 @@ class ReferenceHistory(History):
 
 def run(seed: int) -> HistoryFailure | None:
     """Runs the history of a seed."""
-    return protocol.run(seed, ReferenceHistory, f"python -m support.sim.histories.references {seed}")
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)
+    return protocol.run(seed, ReferenceHistory, f"python -m support.sim.histories references {seed}")

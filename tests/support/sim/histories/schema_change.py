@@ -6,7 +6,6 @@ desire different schemas. Some states are not allowed, and must change nothing.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -156,9 +155,3 @@ class SchemaHistory(History):
 def run(seed: int) -> HistoryFailure | None:
     """Runs the history of a seed."""
     return run_history(seed, SchemaHistory)
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import sys
 from random import Random
 
 from smq_core.model.entities import Durability
 from support.sim.engine.world import MS, SECOND
 from support.sim.histories.elastic import ElasticHistory, shortened_waits
+from support.sim.histories.groups import LONG_PAUSE, GroupHistory
 from support.sim.histories.journal_scenario import FAULTS, GONE, KEPT
 from support.sim.histories.protocol import History, HistoryFailure
 from support.sim.histories.protocol import run as run_history
@@ -86,6 +86,19 @@ class DrainedDeletionHistory(DeletionHistory):
                     self.deployment.replace(self.brokers[address])
 
 
+class ResetHistory(GroupHistory):
+    """Administrators set groups back again and again, while segments change and leaders pause."""
+
+    def draw(self, dice: Random) -> None:
+        super().draw(dice)
+        own = Random(f"resets {self.world.seed}")
+        for _ in range(own.randint(3, 6)):
+            at = int(own.uniform(0.1, 1) * (self.horizon - LONG_PAUSE))
+            self.world.after(at, self._change)
+            for action in (self.faults.request, self.faults.pause_leader, self.faults.request):
+                self.faults.soon(max(0, at + own.randint(-SECOND, 2 * SECOND)), action)
+
+
 KINDS: dict[str, type[History]] = {
     "quiet": QuietHistory,
     "journals": JournalHistory,
@@ -93,18 +106,11 @@ KINDS: dict[str, type[History]] = {
     "leader-changes": LeaderChangeHistory,
     "deletions": DeletionHistory,
     "drained-deletions": DrainedDeletionHistory,
+    "resets": ResetHistory,
 }
 
 
 def run(kind: str, seed: int) -> HistoryFailure | None:
     """Runs the history of a seed. ``kind`` is a key of ``KINDS``."""
     with shortened_waits():
-        return run_history(
-            seed, KINDS[kind], f"PYTHONPATH=tests:. python -m support.sim.histories.shaped {kind} {seed}"
-        )
-
-
-if __name__ == "__main__":
-    failure = run(sys.argv[1], int(sys.argv[2]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)
+        return run_history(seed, KINDS[kind], f"PYTHONPATH=tests python -m support.sim.histories {kind} {seed}")

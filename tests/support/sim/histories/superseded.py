@@ -8,7 +8,6 @@ and orphaned files are the project's own code, each in processes that are killed
 from __future__ import annotations
 
 import asyncio
-import sys
 import uuid
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
@@ -435,9 +434,3 @@ def run(seed: int) -> str | None:
     except InvariantViolated as broken:
         return f"seed {seed}: {broken.violation}\n\n{history.world.story.about(set())}"
     return None
-
-
-if __name__ == "__main__":
-    failure = run(int(sys.argv[1]))
-    print(failure or "all invariants hold")
-    sys.exit(failure is not None)
