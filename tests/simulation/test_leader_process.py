@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from smq_core.model.entities import Topic
-from smq_operator.api.admin import AdminService
 from smq_operator.brokers.registry import BrokerRegistry
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.virtual_threads import VirtualThread
@@ -22,7 +20,6 @@ from support.sim.histories import leader_process
 from support.sim.histories.elastic import shortened_waits
 from support.sim.histories.leader_process import LeaderProcessHistory
 from support.sim.histories.parallel import failures
-from support.sim.leaders.topic_deletion import TopicDeletionScenario
 
 pytestmark = pytest.mark.simulation
 
@@ -66,23 +63,6 @@ def test_a_leader_that_takes_unresponsive_for_terminated_is_caught(monkeypatch: 
 
     monkeypatch.setattr(BrokerRegistry, "apply_termination_proofs", check_proofs)
     assert any(leader_process.run(seed) for seed in range(60))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_leader_that_answers_a_deletion_of_what_it_has_not_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filer may have the topic from earlier leaders. The search begins at one of the few seeds that detect it."""
-    share = LeaderProcessHistory.deletion_share
-    deletions = [seed for seed in range(557, 2_000) if TopicDeletionScenario(seed, share).drawn]
-
-    async def to_be_deleted(self: AdminService, name: str) -> Topic:
-        managed = self.topics.topic(name)
-        return managed.topic or Topic(managed.name, "unread", managed.desired.spec)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(AdminService, "_topic_to_delete", to_be_deleted)
-        caught = next((seed for seed in deletions if leader_process.run(seed)), None)
-    assert caught is not None and leader_process.run(caught) is None
 
 
 # ---- the event loop in virtual time

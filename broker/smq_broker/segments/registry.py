@@ -62,8 +62,13 @@ class SegmentRegistry:
         )
 
     def unresponsive_followers(self) -> list[str]:
-        """Incarnations of followers with a request unanswered for at least 500 ms."""
-        return sorted({link.incarnation for hosted in self.all() for link in hosted.links if link.unresponsive()})
+        """Incarnations of followers with a request unanswered for at least 500 ms.
+
+        A segment that was fenced stays for minutes, and nobody connects its links again. So they say nothing any more.
+        """
+        ended = (ReplicaState.FENCED, ReplicaState.SEALED)
+        active = (hosted for hosted in self.all() if hosted.machine.state not in ended)
+        return sorted({link.incarnation for hosted in active for link in hosted.links if link.unresponsive()})
 
     # ---- adding and refusing
 

@@ -200,6 +200,14 @@ MUTATIONS = (
     ),
     # ---- opening
     Mutation(
+        "report_followers_of_ended_segments",
+        "The links of a segment that was fenced do not say that a follower is unresponsive.",
+        REGISTRY,
+        "if hosted.machine.state not in ended)",
+        ")",
+        (f"{TEST_REGISTRY}::test_links_of_ended_segments_do_not_say_that_a_follower_is_unresponsive",),
+    ),
+    Mutation(
         "register_a_segment_whose_threads_do_not_run",
         "A segment whose threads cannot start leaves no trace, so that it can be opened later.",
         REGISTRY,

@@ -40,6 +40,34 @@ def test_a_segment_that_was_fenced_is_not_opened_again(broker: BrokerParts) -> N
         broker.opener.open(TOPIC, segment)
 
 
+class UnresponsiveLink:
+    """A link to a follower that answers nothing."""
+
+    incarnation = "i-follower"
+
+    def start(self) -> None: ...
+
+    def unresponsive(self) -> bool:
+        return True
+
+    def notify(self, *, grown: bool, progressed: bool, sends_now: bool) -> None: ...
+
+    def can_send_now(self) -> bool:
+        return False
+
+    def send_now(self) -> None: ...
+
+
+def test_links_of_ended_segments_do_not_say_that_a_follower_is_unresponsive(broker: BrokerParts) -> None:
+    """The leader would move the other segments of the two, again and again, until this one is released."""
+    hosted = broker.opener.open(TOPIC, make_segment(TOPIC, broker.replica))
+    hosted.links = [UnresponsiveLink()]
+    assert broker.registry.unresponsive_followers() == ["i-follower"]
+    with hosted as machine:
+        machine.fence()
+    assert broker.registry.unresponsive_followers() == []
+
+
 def test_a_request_for_another_incarnation_is_refused(broker: BrokerParts) -> None:
     segment = make_segment(TOPIC, broker.replica)
     hosted = broker.opener.open(TOPIC, segment)
