@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -150,6 +151,15 @@ async def test_a_stored_set_is_read_as_it_was() -> None:
 def test_what_is_no_set_of_authorities_is_refused(document: bytes) -> None:
     with pytest.raises(InvalidRequest):
         AuthoritySet.parse(document)
+
+
+def test_a_set_that_is_damaged_is_refused_without_a_word_of_its_keys() -> None:
+    leader, _ = own_authorities(Clock(), lives=LIVES)
+    key = leader.signing.keys.key.decode()
+    document = leader.known.to_json().replace(b'"signing"', json.dumps(key).encode())
+    with pytest.raises(InvalidRequest) as refused:
+        AuthoritySet.parse(document)
+    assert "PRIVATE" not in str(refused.value)
 
 
 async def test_why_certificates_cannot_be_renewed_is_said_before_they_end() -> None:
