@@ -47,8 +47,6 @@ def check_upload(reference: Reference, upload: ParsedUpload, size: int, topic_ui
         raise _rejected(
             reference, "columns", f"the file has the columns ({_columns(upload.schema)}), expected ({_columns(schema)})"
         )
-    if not 0 < reference.bytes <= size:
-        raise _rejected(reference, "bytes", f"the reference names {reference.bytes} bytes, the file has {size}")
     if upload.largest > MAX_ROW_GROUP_BYTES:
         raise _rejected(
             reference,
@@ -65,6 +63,12 @@ def check_upload(reference: Reference, upload: ParsedUpload, size: int, topic_ui
             "rows",
             f"the file has partitions {reference.partition_min} to {reference.partition_max} in {expected[1]} rows "
             f"from row {expected[0]} on, the reference names {reference.rows} from row {reference.first_row} on",
+        )
+    # A quota counts them, so they are not the producer's to choose.
+    share = max(1, size * reference.rows // footer.rows)
+    if not share <= reference.bytes <= size:
+        raise _rejected(
+            reference, "bytes", f"the reference names {reference.bytes} bytes, its rows take {share} of {size}"
         )
 
 

@@ -343,7 +343,7 @@ MUTATIONS = (
         "accept_any_number_of_bytes",
         "A reference takes a share of the file's bytes.",
         RULES,
-        "if not 0 < reference.bytes <= size:",
+        "if not share <= reference.bytes <= size:",
         "if not 0 < reference.bytes:",
         rejected("too many bytes"),
     ),

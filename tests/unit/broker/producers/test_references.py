@@ -194,6 +194,10 @@ BAD: dict[str, tuple[str, Callable[[Brokers], Reference]]] = {
     "partitions of another segment": ("partitions", lambda it: replace(it.reference(), partition_max=1024)),
     "times": ("timestamps", lambda it: replace(it.reference(), timestamp_min=1 << 62)),
     "no bytes": ("bytes", lambda it: replace(it.reference(), bytes=0)),
+    "fewer bytes than its rows take": (
+        "bytes",
+        lambda it: replace(it.reference(), bytes=it.reference().bytes - 1),
+    ),
     "too many bytes": ("bytes", lambda it: replace(it.reference(), bytes=1 << 40)),
     "another etag": ("upload", lambda it: replace(it.reference(), etag='"another"')),
     "no such file": ("upload", lambda it: replace(it.reference(), upload="v.parquet")),
