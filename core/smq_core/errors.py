@@ -22,6 +22,7 @@
     │   │   ├── StoreDenied       the store refuses the credentials; a retry does not help
     │   │   └── BucketMissing     the store has no such bucket; a retry does not help
     │   └── Overloaded            memory is full, and the call waited as long as it may
+    │       └── QuotaExceeded     an identity has as many streams as its quota allows: carries which
     ├── Unauthenticated           nobody knows who the caller is: its token or certificate is missing or wrong
     ├── PermissionDenied          the caller is known and may not do this: carries who, and what right it lacks
     │   └── GrantMissing (retry)  carries the topic and the right whose grant has to be presented to this broker
@@ -237,6 +238,15 @@ class Overloaded(Unavailable):
 
     in_flight: int | None = None
     """The bytes that are on their way."""
+
+
+@dataclass(eq=False, kw_only=True)
+class QuotaExceeded(Overloaded):
+    """The identity has as many streams of the topic at one broker as its quota allows."""
+
+    identity: str = ""
+    topic: str = ""
+    limit: int = 0
 
 
 class Unauthenticated(SmqError):

@@ -215,6 +215,7 @@ def build_leader(
         warm_up_us=health_warm_up_us,
         leader_filer_problem=lambda: filer_clock.problem,
         problems=tasks.problems,
+        is_open=security is None,
     )
     liveness_probes = LivenessProbes(
         registry=registry, brokers=brokers, tasks=tasks, on_suspected=queue.enqueue, clock=clock

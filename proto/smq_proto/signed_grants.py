@@ -6,12 +6,14 @@ Keys are raw: 32 bytes each. The leader has the private one; brokers get the pub
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from google.protobuf.message import DecodeError
 
 from smq_core.access.grants import Grant
+from smq_core.access.quotas import NO_QUOTA, Quota
 from smq_core.access.rights import Right
 from smq_core.errors import InvalidRequest, PermissionDenied
 from smq_core.model.entities import SECOND
@@ -40,6 +42,7 @@ class GrantSigner:
             uid=grant.uid,
             right=RIGHT.value(grant.right.value),
             expires_at=round(grant.expires_at * SECOND),
+            quota=_quota_to_pb(grant.quota),
         ).SerializeToString(deterministic=True)
         return pb.SignedGrant(grant=message, signature=self._key.sign(_CONTEXT + message))
 
@@ -66,12 +69,21 @@ class GrantVerifier:
             uid=message.uid,
             right=right,
             expires_at=message.expires_at / SECOND,
+            quota=_quota_from_pb(message.quota),
         )
 
 
 def new_signing_key() -> bytes:
     """A private key: 32 random bytes."""
     return Ed25519PrivateKey.generate().private_bytes_raw()
+
+
+def _quota_to_pb(quota: Quota) -> pb.Quota | None:
+    return None if quota == NO_QUOTA else pb.Quota(**asdict(quota))
+
+
+def _quota_from_pb(message: pb.Quota) -> Quota:
+    return Quota(**{field.name: value for field, value in message.ListFields()})
 
 
 def _is_signed_by(key: Ed25519PublicKey, signed: pb.SignedGrant) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import addresses, concurrency, input_bounds, spark, storage, store_settings
-from .broker import callers, file_lists, producer_lanes, quiet_segments, replication, requests, segments
+from .broker import callers, file_lists, producer_lanes, quiet_segments, quotas, replication, requests, segments
 from .client import (
     cli,
     groups,
@@ -52,6 +52,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,
     "callers": callers.MUTATIONS,
+    "quotas": quotas.MUTATIONS,
     "reports": reports.MUTATIONS,
     "quiet_segments": quiet_segments.MUTATIONS,
     "operator": reconciliation.MUTATIONS,

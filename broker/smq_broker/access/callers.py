@@ -13,6 +13,30 @@ from smq_core.access.producer_ids import ANYBODY, Claimant
 from smq_proto.v1 import data_pb2 as pb
 
 
+class StreamQuota(Protocol):
+    """How fast a stream may go on. One thread uses it; others may read ``left_seconds``."""
+
+    left_seconds: float
+    """The last ``pause_seconds``."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether ``use`` is needed at present."""
+        ...
+
+    def use(self, nbytes: int, messages: int) -> None:
+        """The stream has taken or sent that much."""
+        ...
+
+    def pause_seconds(self) -> float:
+        """For how long the stream takes or sends nothing. It has to ask again, because the quota may change."""
+        ...
+
+    def close(self) -> None:
+        """The stream has ended."""
+        ...
+
+
 class Caller(Protocol):
     """One call or stream. All checks raise what says why this caller may not go on.
 
@@ -28,6 +52,10 @@ class Caller(Protocol):
 
     def require(self, uid: str, topic: str = "") -> None:
         """Whether the caller has a right to the topic with this uid, as this call needs it. Raises GrantMissing."""
+        ...
+
+    def open_stream(self, uid: str) -> StreamQuota:
+        """Counts a stream by the right that was required on this topic, until it is closed. Raises QuotaExceeded."""
         ...
 
     def require_producer(self, uid: str, producer_id: str) -> None:
@@ -67,6 +95,23 @@ class Access(Protocol):
         ...
 
 
+class UnlimitedStream:
+    """A stream without a quota: of a leader, or without security."""
+
+    left_seconds = 0.0
+    is_limited = False
+
+    def use(self, nbytes: int, messages: int) -> None: ...
+
+    def pause_seconds(self) -> float:
+        return 0.0
+
+    def close(self) -> None: ...
+
+
+UNLIMITED_STREAM = UnlimitedStream()
+
+
 class OpenCaller:
     """Without security everybody may do everything."""
 
@@ -75,6 +120,9 @@ class OpenCaller:
     def admit(self, call: str) -> None: ...
 
     def require(self, uid: str, topic: str = "") -> None: ...
+
+    def open_stream(self, uid: str) -> StreamQuota:
+        return UNLIMITED_STREAM
 
     def require_producer(self, uid: str, producer_id: str) -> None: ...
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from smq_broker.access.credentials import BrokerCredentials
+from smq_broker.access.limited_stream import LimitedStream
 from smq_core.access.grants import GrantBook
 from smq_core.access.rights import Right
 from smq_proto.v1 import data_pb2 as pb
@@ -15,10 +17,19 @@ CLEANUP_SECONDS = 60.0
 
 
 class PresentedGrants:
-    """A GrantBook for many threads, which verifies what goes into it. Times are seconds since the Unix epoch."""
+    """A GrantBook for many threads, which verifies what goes into it. Times are seconds since the Unix epoch.
 
-    def __init__(self, credentials: BrokerCredentials, count_grace: Callable[[], object]) -> None:
+    ``count_throttled`` gets for how many seconds a quota for a topic and a right has held a stream back.
+    """
+
+    def __init__(
+        self,
+        credentials: BrokerCredentials,
+        count_grace: Callable[[], object],
+        count_throttled: Callable[[str, Right, float], object],
+    ) -> None:
         self._credentials = credentials
+        self._count_throttled = count_throttled
         self._lock = make_lock()
         self._book = GrantBook(credentials.current.release, count_grace)
         self._cleaned_at = 0.0
@@ -39,3 +50,9 @@ class PresentedGrants:
         """Whether the identity has one of these rights to the topic with this uid."""
         with self._lock:
             return any(self._book.allows(identity, uid, right, now, leader_seen_at) for right in rights)
+
+    def open_stream(self, identity: str, uid: str, right: Right) -> LimitedStream:
+        """A stream of the identity, which has the right to the topic with this uid. Raises QuotaExceeded."""
+        with self._lock:
+            meter = self._book.meter(identity, uid, right)
+        return LimitedStream(meter, self._lock, partial(self._count_throttled, meter.topic, right))

@@ -44,6 +44,7 @@ class SecureBroker:
             self._credentials,
             denials=Denials(broker_metrics),
             count_grace=broker_metrics.grace_grants.inc,
+            count_throttled=broker_metrics.count_throttled,
             leader_seen_at=self._leader_seen_at,
             topic_name=topic_name,
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from smq_broker.access.callers import Caller
+from smq_broker.access.callers import UNLIMITED_STREAM, Caller, StreamQuota
 from smq_broker.access.credentials import BrokerCredentials
 from smq_broker.access.denials import Denials
 from smq_broker.access.presented_grants import PresentedGrants
@@ -29,7 +29,8 @@ class SecureAccess:
     """Safe from many threads. ``clock`` is in seconds since the Unix epoch.
 
     ``leader_seen_at`` is when a leader last answered this broker, by the same clock. ``topic_name`` is the name of the
-    topic with a uid, or empty. ``count_grace`` is that of ``GrantBook``.
+    topic with a uid, or empty. ``count_grace`` is that of ``GrantBook``, ``count_throttled`` that of
+    ``PresentedGrants``.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class SecureAccess:
         *,
         denials: Denials,
         count_grace: Callable[[], object],
+        count_throttled: Callable[[str, Right, float], object],
         leader_seen_at: Callable[[], float],
         topic_name: Callable[[str], str],
         clock: Callable[[], float] = time.time,
@@ -47,7 +49,7 @@ class SecureAccess:
         self.leader_seen_at = leader_seen_at
         self.topic_name = topic_name
         self.clock = clock
-        self.grants = PresentedGrants(credentials, count_grace)
+        self.grants = PresentedGrants(credentials, count_grace, count_throttled)
 
     def caller(self, context: Any) -> Caller:
         """Raises Unauthenticated."""
@@ -85,6 +87,12 @@ class SecureCaller:
             self._topic = uid, topic
             if not self._holds(uid, rule_of(self._call).rights):
                 self._refuse(grant_missing(self.peer, self._call, self._name(uid, topic)))
+
+    def open_stream(self, uid: str) -> StreamQuota:
+        if self.peer.role is not Role.CLIENT:
+            return UNLIMITED_STREAM
+        (right,) = rule_of(self._call).rights
+        return self._access.grants.open_stream(self.peer.name, uid, right)
 
     def require_producer(self, uid: str, producer_id: str) -> None:
         if self.peer.role is Role.CLIENT and not is_own(producer_id, self.peer.name):

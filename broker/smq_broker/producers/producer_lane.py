@@ -5,6 +5,8 @@ message and acked in one reply. The handler's thread reads and appends; only the
 appends what had to wait. The handler joins the replier before it returns, because a write after the handler has
 returned would crash the process.
 
+A lane whose client has used up its quota is not read meanwhile; it belongs to one identity and topic.
+
 A client has a small lane and a bulk lane. What waits on a small lane is bounded, and a session that exceeds it ends. A
 bulk lane stops reading instead, because its batches cost much to send again.
 """
@@ -22,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from smq_broker.access.callers import Caller
+from smq_broker.access.callers import Caller, StreamQuota
 from smq_broker.producers.producer_session import ProducerSession
 from smq_broker.producers.received_batches import ReceivedBatch, read_reference, read_rows
 from smq_broker.producers.session_port import SessionPort
@@ -37,6 +39,7 @@ from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotHosted, SmqError, Unavailable
+from smq_core.model.entities import SECOND
 from smq_proto.error_conversion import error_to_pb
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
@@ -60,6 +63,7 @@ class ProducerLane:
         registry: SegmentRegistry,
         *,
         caller: Caller,
+        quota: StreamQuota,
         hello: pb.PutOpen,
         reader: Any,
         writer: Any,
@@ -72,6 +76,7 @@ class ProducerLane:
     ) -> None:
         self._registry = registry
         self._caller = caller
+        self._quota = quota
         self._uid = hello.uid
         self._incarnation = hello.incarnation
         self._reader = reader
@@ -126,6 +131,8 @@ class ProducerLane:
 
     def _receive(self) -> bool:
         """Handles one frame; False at the end of the lane."""
+        if self._quota.pause_seconds() > 0 and not self._port.wait_for_quota(self._quota):
+            return False
         try:
             chunk = self._reader.read_chunk()
         except StopIteration:
@@ -139,7 +146,10 @@ class ProducerLane:
             self._activity.received(time.monotonic())
         for request in frame.opens:
             self._open(request)
-        self._append(frame.sub_batches, rows_of(frame, chunk.data))
+        rows = rows_of(frame, chunk.data)
+        self._append(frame.sub_batches, rows)
+        if self._quota.is_limited:
+            self._quota.use(*_size_of(frame.sub_batches, rows))
         for number in frame.closes:
             session = self._sessions.pop(number, None)
             if session is not None:
@@ -279,6 +289,8 @@ class ProducerLane:
             if session.ended:
                 self._sessions.pop(session.number, None)
                 session.close()
+        if self._quota.left_seconds > 0:
+            reply.throttled = round(self._quota.left_seconds * SECOND)
         if ended and self._error is not None:
             reply.error.CopyFrom(error_to_pb(self._error))
         if reply.sessions or ended or time.monotonic() - self._written_at >= HEARTBEAT_SECONDS:
@@ -314,6 +326,12 @@ class ProducerLane:
     def _write(self, reply: pb.ProducerFrameReply) -> None:
         self._writer.write(reply.SerializeToString())
         self._written_at = time.monotonic()
+
+
+def _size_of(sub_batches: Sequence[SubBatch], rows: Block | None) -> tuple[int, int]:
+    """Bytes and messages, those of uploads included."""
+    nbytes = sum(it.reference.bytes for it in sub_batches) + (0 if rows is None else rows.nbytes)
+    return nbytes, sum(it.rows + it.reference.rows for it in sub_batches)
 
 
 def _kind_of(addressed: tuple[ProducerSession | None, SubBatch]) -> tuple[HostedSegment | None, bool]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from smq_broker.access.callers import StreamQuota
 from smq_broker.producers.upload_checker import UploadChecker
 from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.lock_order import BrokerLock
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 # What may wait in all sessions of a lane. Beyond it a session of a small lane ends, and its producer sends again later.
 # A bulk lane stops reading.
 MAX_WAITING_BYTES = 8 << 20
-# How often a lane that has stopped reading looks whether it still has to.
+# How often a lane that has stopped reading looks whether it still has to. A quota may change meanwhile.
 CAPACITY_CHECK_SECONDS = 1.0
 
 
@@ -105,6 +106,13 @@ class SessionPort:
                 and any(session.is_open for session in self.waiting)
             ):
                 self._has_capacity.wait(CAPACITY_CHECK_SECONDS)
+
+    def wait_for_quota(self, quota: StreamQuota) -> bool:
+        """Waits while the lane's quota is used up. False if nobody reads replies any more."""
+        with self.wake:
+            while not self._closed and (pause := quota.pause_seconds()) > 0:
+                self._has_capacity.wait(min(pause, CAPACITY_CHECK_SECONDS))
+            return not self._closed
 
     def close(self) -> None:
         """Nobody reads replies any more."""

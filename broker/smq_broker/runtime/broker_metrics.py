@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
+from smq_core.access.rights import Right
+
 
 class BrokerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -44,6 +46,12 @@ class BrokerMetrics:
             ["call"],
             registry=registry,
         )
+        self.throttled = Counter(
+            "smq_quota_throttled_seconds_total",
+            "How long streams waited because of a quota.",
+            ["topic", "right"],
+            registry=registry,
+        )
         self.thread_failures = Counter(
             "smq_thread_failures_total",
             "Threads that could not be started, and unexpected errors in them.",
@@ -55,3 +63,6 @@ class BrokerMetrics:
         self.waits = Counter(
             "smq_producer_waits_total", "Batches that had to wait for memory (backpressure).", registry=registry
         )
+
+    def count_throttled(self, topic: str, right: Right, seconds: float) -> None:
+        self.throttled.labels(topic, right.value).inc(seconds)

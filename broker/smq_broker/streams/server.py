@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -97,22 +97,25 @@ class RequestHandler:
             caller.admit(PRODUCERS)
             caller.require(hello.uid)
             self._check(hello, hello.producers.lane)
+            quota = caller.open_stream(hello.uid)
         except SmqError as error:
             _send_error_reply(writer, pb.ProducerFrameReply(error=error_to_pb(error)))
             raise
-        ProducerLane(
-            self._registry,
-            caller=caller,
-            hello=hello,
-            reader=reader,
-            writer=writer,
-            max_batch=self._max_batch,
-            accepting_batches=self._accepting_batches,
-            uploads=self._uploads,
-            broker_metrics=self._metrics,
-            threads=self._threads,
-            clients=self._clients,
-        ).serve()
+        with closing(quota):
+            ProducerLane(
+                self._registry,
+                caller=caller,
+                quota=quota,
+                hello=hello,
+                reader=reader,
+                writer=writer,
+                max_batch=self._max_batch,
+                accepting_batches=self._accepting_batches,
+                uploads=self._uploads,
+                broker_metrics=self._metrics,
+                threads=self._threads,
+                clients=self._clients,
+            ).serve()
 
     def _serve_replica(self, caller: Caller, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from smq_broker.access.callers import Caller
+from smq_broker.access.callers import Caller, StreamQuota
 from smq_broker.rows.batches import MAX_MESSAGE_BYTES
 from smq_broker.rows.payloads import rows_as_batch
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
@@ -31,11 +32,23 @@ def tail_frames(
 ) -> Iterator[Frame]:
     """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``.
 
-    A reference comes alone, without rows. Raises what ``Caller.recheck`` does.
+    A reference comes alone, without rows. Raises QuotaExceeded, and what ``Caller.recheck`` does.
     """
+    with closing(caller.open_stream(hosted.topic.uid)) as quota:
+        yield from _frames(hosted, position, context, spacing, caller, quota)
+
+
+def _frames(
+    hosted: HostedSegment, position: int, context: Any, spacing: FrameSpacing, caller: Caller, quota: StreamQuota
+) -> Iterator[Frame]:
     last_frame = 0.0
     while not context.is_cancelled():
-        entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT_SECONDS, spacing)
+        entries: Sequence[Entry] = ()
+        last: pb.TailBatch | None = None
+        if (pause := quota.pause_seconds()) > 0:
+            time.sleep(min(pause, CLIENT_CHECK_SECONDS))  # heartbeats and checks of the reader go on
+        else:
+            entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT_SECONDS, spacing)
         watermark = hosted.machine.watermark
         now = time.monotonic()
         if now >= caller.check_at:
@@ -53,6 +66,8 @@ def tail_frames(
         batch, header = _batch(hosted, entries, position, watermark)
         position = entries[-1].end
         spacing.sent(now)
+        if quota.is_limited:
+            quota.use(sum(entry.batch.nbytes for entry in entries), batch.num_rows)
         yield batch, header.SerializeToString()
 
 

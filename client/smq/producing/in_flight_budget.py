@@ -51,7 +51,7 @@ class InFlightBudget:
                     raise Overloaded(
                         f"{self.used} bytes are in flight to {self._topic}, and for {timeout} s there was no "
                         f"capacity for {nbytes or 'a batch'} more. The brokers are slow "
-                        "or unreachable, or max_in_flight is too small",
+                        "or unreachable, a quota slows this client down, or max_in_flight is too small",
                         in_flight=self.used,
                     )
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from smq_core.access.quotas import NO_QUOTA, Quota, QuotaMeter
 from smq_core.access.rights import Right
 from smq_core.errors import PermissionDenied
 
@@ -33,6 +34,13 @@ class Grant:
     uid: str
     right: Right
     expires_at: float
+    quota: Quota = NO_QUOTA
+
+
+@dataclass(slots=True)
+class _Presented:
+    expires_at: float
+    meter: QuotaMeter
 
 
 class GrantBook:
@@ -44,8 +52,8 @@ class GrantBook:
     def __init__(self, release: str, count_grace: Callable[[], object] = lambda: None) -> None:
         self._release = release
         self._count_grace = count_grace
-        self._expiry: dict[str, dict[tuple[str, Right], float]] = {}
-        """By identity: until when it has a right to the topic with a uid."""
+        self._presented: dict[str, dict[tuple[str, Right], _Presented]] = {}
+        """By identity: until when it has a right to the topic with a uid, and what it uses by it."""
 
     def add(self, identity: str, grant: Grant, now: float) -> None:
         """Takes a grant whose signature was verified. Raises PermissionDenied if it is another's, or has expired."""
@@ -55,26 +63,33 @@ class GrantBook:
             raise PermissionDenied("this grant is one of another identity", identity=identity)
         if grant.expires_at <= now:
             raise PermissionDenied("this grant has expired: fetch a new one from the leader", identity=identity)
-        held = self._expiry.setdefault(identity, {})
+        held = self._presented.setdefault(identity, {})
         if len(held) >= MAX_GRANTS_PER_IDENTITY:
             self._drop_expired(identity, now)
-            held = self._expiry.setdefault(identity, {})
+            held = self._presented.setdefault(identity, {})
         if len(held) >= MAX_GRANTS_PER_IDENTITY:
             raise PermissionDenied(
                 f"a broker keeps {MAX_GRANTS_PER_IDENTITY} grants for one identity: use fewer topics at a time",
                 identity=identity,
             )
         key = (grant.uid, grant.right)
-        held[key] = max(held.get(key, 0.0), grant.expires_at)
+        known = held.get(key)
+        if known is None:
+            meter = QuotaMeter(identity=identity, topic=grant.topic, right=grant.right, quota=grant.quota)
+            held[key] = _Presented(grant.expires_at, meter)
+        elif grant.expires_at >= known.expires_at:  # an older grant, presented again, brings no former quota back
+            known.expires_at = grant.expires_at
+            known.meter.quota = grant.quota
 
     def allows(self, identity: str, uid: str, right: Right, now: float, leader_seen_at: float) -> bool:
         """Whether the identity has the right to the topic with this uid.
 
         ``leader_seen_at`` is when a leader last answered this broker: without a leader a grant counts for longer.
         """
-        expires_at = self._expiry.get(identity, {}).get((uid, right))
-        if expires_at is None:
+        held = self._presented.get(identity, {}).get((uid, right))
+        if held is None:
             return False
+        expires_at = held.expires_at
         if now <= expires_at:
             return True
         if leader_seen_at >= expires_at or now > expires_at + LEADERLESS_GRACE_SECONDS:
@@ -82,14 +97,20 @@ class GrantBook:
         self._count_grace()
         return True
 
+    def meter(self, identity: str, uid: str, right: Right) -> QuotaMeter:
+        """What the identity uses by a right that it has. It stays the same until the grant is forgotten."""
+        return self._presented[identity][uid, right].meter
+
     def drop_expired(self, now: float) -> None:
         """Forgets what can allow nothing any more."""
-        for identity in list(self._expiry):
+        for identity in list(self._presented):
             self._drop_expired(identity, now)
 
     def _drop_expired(self, identity: str, now: float) -> None:
-        kept = {key: at for key, at in self._expiry[identity].items() if now <= at + LEADERLESS_GRACE_SECONDS}
+        kept = {
+            key: it for key, it in self._presented[identity].items() if now <= it.expires_at + LEADERLESS_GRACE_SECONDS
+        }
         if kept:
-            self._expiry[identity] = kept
+            self._presented[identity] = kept
         else:
-            del self._expiry[identity]
+            del self._presented[identity]

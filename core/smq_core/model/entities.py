@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from smq_core.access.quotas import TopicQuota
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
 from smq_core.model.superseded_chunks import SupersededChunks
@@ -131,6 +132,7 @@ class TopicSpec:
     retention_keeps_unread: bool = True
     retention_abandoned_after: Micros | None = 7 * 24 * 3600 * SECOND
     delete_data: bool = False
+    quotas: tuple[TopicQuota, ...] = ()
 
     @property
     def longest_flush_interval(self) -> Micros:

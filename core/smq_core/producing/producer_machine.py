@@ -23,6 +23,7 @@ from smq_core.errors import (
     NotOpenYet,
     Overloaded,
     ProducerFenced,
+    QuotaExceeded,
     SchemaMismatch,
     SmqError,
     UnknownTopic,
@@ -334,6 +335,8 @@ class ProducerMachine:
         if sender is not None:
             failure = sender.ended(failure, is_planned=event.is_planned, now=now)
         if failure is not None and (isinstance(failure, (ProducerFenced, InvalidRequest)) or is_denial(failure)):
+            self._fail(failure)
+        if isinstance(failure, QuotaExceeded) and sender is not None and sender.is_refused_for_good(now):
             self._fail(failure)
         if sender is None or sender.send_queue.state is SendQueueState.DONE:
             return

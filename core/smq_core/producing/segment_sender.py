@@ -11,13 +11,16 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from smq_core.backoff import Backoff
-from smq_core.errors import NotHosted, NotOpenYet, SmqError
+from smq_core.errors import NotHosted, NotOpenYet, QuotaExceeded, SmqError
 from smq_core.producing.send_queue import QueuedSubBatch, SendQueue, SendQueueState, SentSubBatch
 
 MIN_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.25
 # How long a session stays on the bulk lane after the last large batch. To change back costs a round trip.
 SMALL_AFTER_SECONDS = 10.0
+# How long a quota of streams may refuse sessions before the producer ends. The client's lanes that are not used any
+# more, or whose end the broker has not seen yet, count for some seconds.
+QUOTA_TIMEOUT_SECONDS = 30.0
 
 
 class NoBatch(Enum):
@@ -50,6 +53,8 @@ class SegmentSender:
         """No session is opened before."""
         self.is_bulk = is_bulk
         """Whether the last session was, or the next one will be, on the bulk lane."""
+        self._refused_since: float | None = None
+        """Since when a quota of streams has refused every session."""
         self._large_at = 0.0
         """When something large was next to be sent for the last time."""
         self._may_send = False
@@ -102,8 +107,13 @@ class SegmentSender:
     def opened(self) -> None:
         """Resets the backoff if no session has failed since the last ack: this one may fail in the same way."""
         self._open_ahead = False
+        self._refused_since = None
         if self.last_failure is None:
             self._backoff.reset()
+
+    def is_refused_for_good(self, now: float) -> bool:
+        """Whether a quota of streams has refused sessions for too long."""
+        return self._refused_since is not None and now - self._refused_since >= QUOTA_TIMEOUT_SECONDS
 
     def acked(self, now: float) -> None:
         """The session works."""
@@ -118,6 +128,8 @@ class SegmentSender:
         # What a reply said is why the session ended; its end may be this process's own abort.
         self.last_failure = self.failure or failure or self.last_failure
         failure = failure or self.failure
+        if isinstance(failure, QuotaExceeded) and self._refused_since is None:
+            self._refused_since = now
         if failure is not None or not is_planned:
             if isinstance(failure, (NotOpenYet, NotHosted)) and not self.send_queue.idle:
                 self._backoff.reset()

@@ -14,6 +14,7 @@ from smq_core.access.grants import GRANT_SECONDS, Grant
 from smq_core.access.leader_calls import CallSubject
 from smq_core.access.peers import Peer, Role, broker_server_name
 from smq_core.access.policy import TOPIC_VERBS
+from smq_core.access.quotas import quota_of
 from smq_core.access.rights import Access, Right, group_rights, topic_right, topic_verb
 from smq_core.errors import InvalidRequest, Unauthenticated, Unavailable
 from smq_core.model.entities import SECOND
@@ -93,6 +94,7 @@ class AuthService:
                     uid=uid,
                     right=right,
                     expires_at=expires_at,
+                    quota=quota_of(managed.topic.spec.quotas, caller.identity, right),
                 )
             )
             for right in rights

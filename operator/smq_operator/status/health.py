@@ -64,6 +64,7 @@ class HealthIssues:
     ``journals``: brokers that host the topic without a journal, and why.
     ``withheld``: the splits and merges that load calls for while autoscaling is paused.
     ``stalled``: primaries that have acked nothing for long although producers wait. ``filer``: an outage of the filer.
+    ``quotas_ignored``: the topic has quotas, and the release knows no identities.
     """
 
     unavailable: tuple[AffectedReplica, ...] = ()
@@ -75,6 +76,7 @@ class HealthIssues:
     withheld: tuple[str, ...] = ()
     stalled: tuple[AffectedReplica, ...] = ()
     filer: FilerOutage | None = None
+    quotas_ignored: bool = False
 
 
 NO_ISSUES = HealthIssues()
@@ -83,7 +85,8 @@ NO_ISSUES = HealthIssues()
 class HealthMonitor:
     """Checks every topic once a second. It is the only source of health issues, so that all who show them agree.
 
-    ``warm_up_us`` counts from the start of ``run``, since a process may stand by for long before it leads.
+    ``is_open``: the release has no security. ``warm_up_us`` counts from the start of ``run``, since a process may stand
+    by for long before it leads.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class HealthMonitor:
         warm_up_us: int = WARM_UP_US,
         leader_filer_problem: Callable[[], str] = lambda: "",
         problems: LeaderProblems | None = None,
+        is_open: bool = False,
     ) -> None:
         self._topics = topics
         self._registry = registry
@@ -102,6 +106,7 @@ class HealthMonitor:
         self.warm_up_us = warm_up_us
         self._leader_filer_problem = leader_filer_problem
         self._problems = problems
+        self._is_open = is_open
         self._filer_failing_since: int | None = None
         self.filer: FilerOutage | None = None
         self._started_at: int | None = None
@@ -139,7 +144,8 @@ class HealthMonitor:
         for name, managed in topics.items():
             tracker = self._trackers.setdefault(name, HealthTracker())
             found = tracker.update(managed, self._registry, healthy, now, stalled)
-            self._issues[name] = replace(found, filer=self.filer) if self.filer is not None else found
+            ignored = self._is_open and managed.topic is not None and bool(managed.topic.spec.quotas)
+            self._issues[name] = replace(found, filer=self.filer, quotas_ignored=ignored)
 
     def _check_filer(self, now: int) -> None:
         """Compares what the leader and the brokers meet at the filer."""

@@ -30,6 +30,7 @@ class ConditionType(StrEnum):
     SPEC_REJECTED = "SpecRejected"
     AUTOSCALING_PAUSED = "AutoscalingPaused"
     RETENTION_BLOCKED = "RetentionBlocked"
+    QUOTAS_IGNORED = "QuotasIgnored"
 
 
 class ConditionStatus(StrEnum):
@@ -47,6 +48,7 @@ WARNING_TYPES = (
     ConditionType.SEAL_BLOCKED,
     ConditionType.JOURNAL_FAILED,
     ConditionType.SPEC_REJECTED,
+    ConditionType.QUOTAS_IGNORED,
 )
 # Types that a resource shows only once they have been true.
 OPTIONAL_TYPES = (
@@ -54,6 +56,7 @@ OPTIONAL_TYPES = (
     ConditionType.SPEC_REJECTED,
     ConditionType.AUTOSCALING_PAUSED,
     ConditionType.RETENTION_BLOCKED,
+    ConditionType.QUOTAS_IGNORED,
 )
 
 
@@ -93,6 +96,7 @@ def topic_conditions(snapshot: TopicSnapshot, commands: Commands) -> list[Condit
         _spec_rejected(snapshot),
         _autoscaling_paused(snapshot, commands),
         _retention_blocked(snapshot),
+        _quotas_ignored(snapshot),
     ]
 
 
@@ -282,6 +286,17 @@ def _retention_blocked(snapshot: TopicSnapshot) -> Condition:
     return _condition(
         ConditionType.RETENTION_BLOCKED, ConditionStatus.TRUE, "UnreadByGroups", _unread_message(snapshot)
     )
+
+
+def _quotas_ignored(snapshot: TopicSnapshot) -> Condition:
+    if not snapshot.issues.quotas_ignored:
+        message = "no quota of the topic is ignored"
+        return Condition(ConditionType.QUOTAS_IGNORED, ConditionStatus.FALSE, "NotIgnored", message)
+    message = (
+        "spec.quotas limits nobody, because this release is open and knows no identities: switch security on, or take "
+        "the quotas out"
+    )
+    return _condition(ConditionType.QUOTAS_IGNORED, ConditionStatus.TRUE, "NoIdentities", message)
 
 
 def _unread_message(snapshot: TopicSnapshot) -> str:

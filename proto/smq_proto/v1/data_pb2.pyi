@@ -406,7 +406,7 @@ class ProducerFrame(_message.Message):
     def __init__(self, opens: _Optional[_Iterable[_Union[ProducerFrame.Open, _Mapping]]] = ..., sub_batches: _Optional[_Iterable[_Union[ProducerFrame.SubBatch, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., small_batch: _Optional[_Union[SmallBatch, _Mapping]] = ...) -> None: ...
 
 class ProducerFrameReply(_message.Message):
-    __slots__ = ("sessions", "error")
+    __slots__ = ("sessions", "error", "throttled")
     class Session(_message.Message):
         __slots__ = ("session", "reply")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -416,9 +416,11 @@ class ProducerFrameReply(_message.Message):
         def __init__(self, session: _Optional[int] = ..., reply: _Optional[_Union[ProducerReply, _Mapping]] = ...) -> None: ...
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_FIELD_NUMBER: _ClassVar[int]
     sessions: _containers.RepeatedCompositeFieldContainer[ProducerFrameReply.Session]
     error: Error
-    def __init__(self, sessions: _Optional[_Iterable[_Union[ProducerFrameReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    throttled: int
+    def __init__(self, sessions: _Optional[_Iterable[_Union[ProducerFrameReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., throttled: _Optional[int] = ...) -> None: ...
 
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit", "small_batch")
@@ -667,21 +669,33 @@ class LocateReply(_message.Message):
     losses: int
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ..., losses: _Optional[int] = ...) -> None: ...
 
+class Quota(_message.Message):
+    __slots__ = ("bytes_per_second", "messages_per_second", "streams")
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    bytes_per_second: int
+    messages_per_second: int
+    streams: int
+    def __init__(self, bytes_per_second: _Optional[int] = ..., messages_per_second: _Optional[int] = ..., streams: _Optional[int] = ...) -> None: ...
+
 class Grant(_message.Message):
-    __slots__ = ("release", "identity", "topic", "uid", "right", "expires_at")
+    __slots__ = ("release", "identity", "topic", "uid", "right", "expires_at", "quota")
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     RIGHT_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
     release: str
     identity: str
     topic: str
     uid: str
     right: Right
     expires_at: int
-    def __init__(self, release: _Optional[str] = ..., identity: _Optional[str] = ..., topic: _Optional[str] = ..., uid: _Optional[str] = ..., right: _Optional[_Union[Right, str]] = ..., expires_at: _Optional[int] = ...) -> None: ...
+    quota: Quota
+    def __init__(self, release: _Optional[str] = ..., identity: _Optional[str] = ..., topic: _Optional[str] = ..., uid: _Optional[str] = ..., right: _Optional[_Union[Right, str]] = ..., expires_at: _Optional[int] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ...) -> None: ...
 
 class SignedGrant(_message.Message):
     __slots__ = ("grant", "signature")

@@ -34,6 +34,9 @@ MAX_REPLICAS = 7
 MAX_COLUMNS = 400
 MAX_TYPE = 256
 MAX_RATE = 10**12
+MAX_QUOTAS = 100
+MAX_IDENTITY = 512
+MAX_STREAMS = 10**6
 TOGETHER = "fields_together"
 NESTED_TYPES = ("list<", "struct<", "map<")
 
@@ -64,6 +67,15 @@ def _type_name(value: str) -> str:
         raise ValueError(f"the type is too long: use at most {MAX_TYPE} characters")
     for zone in sorted(zones(arrow_type(value))):
         _check_zone(zone)
+    return value
+
+
+def _identity(value: str) -> str:
+    if not 0 < len(value) <= MAX_IDENTITY:
+        raise ValueError(
+            f"must be an identity of 1 to {MAX_IDENTITY} characters as `smq auth whoami` shows it, or '*' for all "
+            "that have no entry"
+        )
     return value
 
 
@@ -159,6 +171,20 @@ class RetentionModel(Strict):
     abandonedAfter: AgeLimit = _DEFAULT.retention_abandoned_after
 
 
+class QuotaModel(Strict):
+    bytesPerSecond: Size | None = None
+    messagesPerSecond: Annotated[StrictInt, Field(ge=1, le=MAX_RATE)] | None = None
+    streams: Annotated[StrictInt, Field(ge=1, le=MAX_STREAMS)] | None = None
+
+
+class TopicQuotaModel(Strict):
+    """``*`` stands for each identity that has no entry."""
+
+    identity: Annotated[StrictStr, AfterValidator(_identity)]
+    produce: QuotaModel = QuotaModel()
+    consume: QuotaModel = QuotaModel()
+
+
 class SpecModel(Strict):
     partitions: Annotated[StrictInt, Field(ge=1, le=MAX_PARTITIONS)] = _DEFAULT.partitions
     key: StrictStr | None = None
@@ -171,12 +197,16 @@ class SpecModel(Strict):
     roll: RollModel = RollModel()
     retention: RetentionModel = RetentionModel()
     deletionPolicy: Literal["Retain", "Delete"] = "Retain"
+    quotas: Annotated[list[TopicQuotaModel], Field(max_length=MAX_QUOTAS)] = []
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> Self:
         if self.segments.max > self.partitions and "max" not in self.segments.model_fields_set:
             self.segments = self.segments.model_copy(update={"max": self.partitions})
         mistakes = [*self._segment_mistakes(), *self._flush_mistakes(), *self._schema_mistakes()]
+        identities = [quota.identity for quota in self.quotas]
+        twice = sorted({name for name in identities if identities.count(name) > 1})
+        mistakes += [("quotas", f"the identity {name!r} appears twice: give each one entry") for name in twice]
         if self.durability == "Replicated" and self.replicas < 2:
             mistakes.append(
                 ("replicas", "must be at least 2 with durability Replicated: write 2, or durability: Stored")

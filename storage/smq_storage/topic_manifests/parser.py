@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from smq_core.access.quotas import Quota, TopicQuota
 from smq_core.errors import SpecRejected
 from smq_core.model.entities import Column, Durability, Topic, TopicSchema, TopicSpec
 from smq_core.model.names import DEFAULT_NAMESPACE, bounded, shown
@@ -25,6 +26,7 @@ from smq_storage.topic_manifests.fields import (
     FlushModel,
     ManifestModel,
     MetadataModel,
+    QuotaModel,
     RetentionModel,
     RollModel,
     ScalingModel,
@@ -32,6 +34,7 @@ from smq_storage.topic_manifests.fields import (
     SegmentsModel,
     SpecModel,
     TargetModel,
+    TopicQuotaModel,
 )
 from smq_storage.topic_manifests.yaml_documents import load_documents
 
@@ -196,8 +199,9 @@ def to_resource(topic: Topic | TopicManifest) -> dict[str, Any]:
         spec=_model(topic.spec),
     )
     body = model.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
-    if not topic.spec.schema:
-        del body["spec"]["schema"]
+    for name in ("schema", "quotas"):
+        if not body["spec"][name]:
+            del body["spec"][name]
     return body
 
 
@@ -239,6 +243,24 @@ def _spec(model: SpecModel) -> TopicSpec:
         retention_keeps_unread=model.retention.unread == "Keep",
         retention_abandoned_after=model.retention.abandonedAfter,
         delete_data=model.deletionPolicy == "Delete",
+        quotas=tuple(
+            TopicQuota(identity=it.identity, produce=_quota(it.produce), consume=_quota(it.consume))
+            for it in model.quotas
+        ),
+    )
+
+
+def _quota(model: QuotaModel) -> Quota:
+    return Quota(
+        bytes_per_second=model.bytesPerSecond, messages_per_second=model.messagesPerSecond, streams=model.streams
+    )
+
+
+def _quota_model(quota: Quota) -> QuotaModel:
+    size = None if quota.bytes_per_second is None else size_text(quota.bytes_per_second)
+    build = dict[str, Any]
+    return QuotaModel.model_construct(
+        **build(bytesPerSecond=size, messagesPerSecond=quota.messages_per_second, streams=quota.streams)
     )
 
 
@@ -282,6 +304,12 @@ def _model(spec: TopicSpec) -> SpecModel:
         roll=RollModel.model_construct(**build(bytes=size_text(spec.roll_bytes), age=duration_text(spec.roll_age))),
         retention=retention,
         deletionPolicy="Delete" if spec.delete_data else "Retain",
+        quotas=[
+            TopicQuotaModel.model_construct(
+                identity=it.identity, produce=_quota_model(it.produce), consume=_quota_model(it.consume)
+            )
+            for it in spec.quotas
+        ],
     )
 
 

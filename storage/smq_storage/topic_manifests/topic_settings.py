@@ -9,7 +9,7 @@ from typing import Any
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Durability, TopicSpec
 from smq_core.model.schema_evolution import difference
-from smq_core.model.units import duration_text, size_text
+from smq_core.model.units import UNLIMITED, duration_text, size_text
 from smq_storage.topic_manifests.parser import TopicManifest, default_spec, spec_fields
 
 # The value of a field that is not set, such as ``flush.maxInterval``.
@@ -53,14 +53,13 @@ def manifest_changes(old: TopicManifest, new: TopicManifest) -> list[TopicChange
 def _spec_changes(old: TopicSpec, new: TopicSpec) -> list[TopicChange]:
     before = {setting.field: setting.value for setting in settings_of(old)}
     risks = dict(_risks(old, new))
-    found = [
-        TopicChange(
-            f"{setting.field}: {before[setting.field]} → {setting.value}{' (default)' if setting.is_default else ''}",
-            risks.get(setting.field, ""),
-        )
-        for setting in settings_of(new)
-        if setting.value != before[setting.field]
-    ]
+    found = []
+    for setting in settings_of(new):
+        former = before.pop(setting.field, UNSET)
+        if setting.value != former:
+            text = f"{setting.field}: {former} → {setting.value}{' (default)' if setting.is_default else ''}"
+            found.append(TopicChange(text, risks.get(setting.field, "")))
+    found += [TopicChange(f"{field}: {value} → {UNSET}") for field, value in before.items() if value != UNSET]
     gone = {column.name for column in old.schema} - {column.name for column in new.schema}
     for text in difference(old.schema, new.schema):
         dropped = any(text.startswith(f"column {name!r} ") for name in gone)
@@ -109,5 +108,15 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
+        elif name == "quotas":
+            yield from [it for quota in value for it in _quota_settings(quota)] or [(name, UNSET)]
         elif name != "schema":
             yield prefix + name, UNSET if value is None else str(value)
+
+
+def _quota_settings(quota: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The limits of one entry; or that it has none, so that its identity is free of those of all others."""
+    field = f"quotas[{quota['identity']}]"
+    rights = {name: value for name, value in quota.items() if name != "identity"}
+    limits = [(name, value) for name, value in _flat(rights, f"{field}.") if value != UNSET]
+    yield from limits or [(field, UNLIMITED)]

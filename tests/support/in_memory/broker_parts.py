@@ -261,6 +261,7 @@ class BrokerParts:
         return ProducerLane(
             self.registry,
             caller=caller,
+            quota=caller.open_stream(hello.uid),
             hello=hello,
             reader=BatchReader(stream),
             writer=stream,
@@ -304,6 +305,8 @@ class ProducerClient:
         self.error: BaseException | None = None
         """Why the lane has ended."""
         self.ended = False
+        self.throttled = 0
+        """How long the last reply said that a quota holds back what comes next, in microseconds."""
         served = broker.lane(self.stream, broker.hello(hosted.topic.uid, lane), caller)
         for run in (lambda: self.stream.serve(lambda _: served.serve()), self._read):
             threading.Thread(target=run, name="client", daemon=True).start()
@@ -345,6 +348,7 @@ class ProducerClient:
         try:
             while (body := self.stream.read()) is not None:
                 frame = pb.ProducerFrameReply.FromString(body)
+                self.throttled = frame.throttled
                 for it in frame.sessions:
                     self.acked |= dict(enumerate(it.reply.acks.first_offsets, it.reply.acks.first_sequence))
                     self.replies.append(it.reply)

@@ -13,6 +13,7 @@ from smq_core.access.broker_calls import GRANTS
 from smq_core.access.certificates import Certificate
 from smq_core.access.grants import GRANT_SECONDS, Grant
 from smq_core.access.peers import Peer, Role
+from smq_core.access.quotas import NO_QUOTA, Quota
 from smq_core.access.rights import Right
 from smq_core.model.entities import Topic
 from smq_proto.signed_grants import GrantSigner, GrantVerifier, new_signing_key
@@ -40,11 +41,13 @@ class SecureBrokerAccess:
         self.signer = GrantSigner(new_signing_key())
         certificate = Certificate(chain=b"", key=b"", roots=b"", issued_at=0.0, expires_at=0.0)
         self.metrics = BrokerMetrics(CollectorRegistry())
-        login = Login("release-1", certificate, GrantVerifier([self.signer.public_key]))
+        self.verifier = GrantVerifier([self.signer.public_key])
+        login = Login("release-1", certificate, self.verifier)
         self.access = SecureAccess(
             BrokerCredentials(login),
             denials=Denials(self.metrics),
             count_grace=self.metrics.grace_grants.inc,
+            count_throttled=self.metrics.count_throttled,
             leader_seen_at=lambda: self.leader_seen_at,
             topic_name=lambda uid: topic.name if uid == topic.uid else "",
             clock=lambda: self.now,
@@ -59,7 +62,7 @@ class SecureBrokerAccess:
             caller.admit(call)
         return caller
 
-    def grant(self, right: Right, identity: str = "ada", release: str = "release-1") -> Grant:
+    def grant(self, right: Right, identity: str = "ada", release: str = "release-1", quota: Quota = NO_QUOTA) -> Grant:
         return Grant(
             release=release,
             identity=identity,
@@ -67,6 +70,7 @@ class SecureBrokerAccess:
             uid=self.topic.uid,
             right=right,
             expires_at=self.now + GRANT_SECONDS,
+            quota=quota,
         )
 
     def present(self, *grants: Grant, identity: str = "ada", signer: GrantSigner | None = None) -> None:

@@ -49,6 +49,14 @@ def _column(**column: object) -> Spec:
     return {"schema": [column]}
 
 
+def _quota(identity: object = "ada", **limits: object) -> Spec:
+    return {"identity": identity, "produce": limits}
+
+
+def _limited(**quota: object) -> Spec:
+    return {"quotas": [_quota(**quota)]}
+
+
 def _typed(type_: object) -> Spec:
     return _column(name="a", type=type_)
 
@@ -236,6 +244,20 @@ AMOUNTS = [
     _bad("time with many parts", {"flush": {"interval": "1s" * 17}}, "flush.interval", "too long", "more than 32"),
 ]
 
+_LIMIT = "quotas[0].produce"
+QUOTAS = [
+    _bad("a quota of nobody", {"quotas": [{"produce": {}}]}, "quotas[0].identity", "is missing", "Required"),
+    _bad("a quota without a name", _limited(identity=""), "quotas[0].identity", "1 to 512", "at least 1 chars"),
+    _bad("a quota with a long name", _limited(identity="a" * 513), "quotas[0].identity", "1 to 512", "than 512"),
+    _bad("two quotas of one", {"quotas": [_quota(), _quota()]}, "quotas", "appears twice", "Duplicate"),
+    _bad("too many quotas", {"quotas": [_quota(f"i{n}") for n in range(101)]}, "quotas", "100", "100"),
+    _bad("a rate of nothing", _limited(bytesPerSecond=0), f"{_LIMIT}.bytesPerSecond", "more than 0", SIZE_SAID),
+    _bad("a rate in no unit", _limited(bytesPerSecond="1MB"), f"{_LIMIT}.bytesPerSecond", "Mi", SIZE_SAID),
+    _bad("no messages a second", _limited(messagesPerSecond=0), f"{_LIMIT}.messagesPerSecond", "least 1", "equal to 1"),
+    _bad("no streams", _limited(streams=0), f"{_LIMIT}.streams", "at least 1", "greater than or equal to 1"),
+    _bad("a limit of something else", _limited(connections=1), f"{_LIMIT}.connections", NO_FIELD, "unknown field"),
+]
+
 _NAMED = "metadata.name"
 _LABEL = "DNS-1123"
 RESOURCES = [
@@ -251,7 +273,7 @@ RESOURCES = [
     InvalidManifestCase("no name", manifest(name=""), _NAMED, _LABEL, "required"),
 ]
 
-INVALID_MANIFESTS = [*NUMBERS, *TOGETHER, *SHAPES, *COLUMNS, *WORDS, *AMOUNTS, *RESOURCES]
+INVALID_MANIFESTS = [*NUMBERS, *TOGETHER, *SHAPES, *COLUMNS, *WORDS, *AMOUNTS, *QUOTAS, *RESOURCES]
 
 TYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"),
@@ -290,6 +312,17 @@ VALID_SPECS: dict[str, dict[str, Any]] = {
     "parts of a longest interval": manifest({"flush": {"interval": "1500ms", "maxInterval": "1s500ms1us"}}),
     "a null longest interval": manifest({"flush": {"maxInterval": None}}),
     "small times": manifest({"flush": {"interval": "1us"}, "roll": {"age": "0.001ms"}}),
+    "quotas": manifest(
+        {
+            "quotas": [
+                {"identity": "system:serviceaccount:travel:spark", "produce": {"bytesPerSecond": "10Mi", "streams": 4}},
+                {"identity": "oidc:alice", "produce": {}, "consume": {"messagesPerSecond": 10**12}},
+                {"identity": "*", "consume": {"bytesPerSecond": 1, "messagesPerSecond": None, "streams": 10**6}},
+                {"identity": "a" * 512},
+            ]
+        }
+    ),
+    "many quotas": manifest({"quotas": [_quota(identity=f"i{n}", streams=1) for n in range(100)]}),
     "everything": manifest(
         {
             "partitions": 1024,

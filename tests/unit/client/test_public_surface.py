@@ -58,6 +58,7 @@ EXPECTED = {
     "Producer",
     "ProducerFenced",
     "PublishedRange",
+    "QuotaExceeded",
     "Receipt",
     "RecoveredTopic",
     "TrimmedSegment",

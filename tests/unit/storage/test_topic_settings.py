@@ -37,7 +37,7 @@ def test_every_field_is_shown_with_its_value_and_defaults_are_marked() -> None:
 def test_the_defaults_in_the_help_of_commands_are_those_of_a_manifest() -> None:
     defaults = {it.field: it.value for it in settings_of(manifest("").spec)}
     assert {it.field: it.default for it in SETTING_OPTIONS} == {
-        field: value for field, value in defaults.items() if field not in ("partitions", "key")
+        field: value for field, value in defaults.items() if field not in ("partitions", "key", "quotas")
     }
 
 
@@ -67,6 +67,27 @@ def test_a_change_is_described_with_what_is_lost(before: str, after: str, text: 
     ((found, why),) = changes(before, after)
     assert found == text
     assert (risk in why) if risk else not why
+
+
+def test_quotas_are_shown_and_compared_by_identity() -> None:
+    before = "quotas: [{identity: ada, produce: {bytesPerSecond: 10Mi, streams: 2}}, {identity: '*', consume: {}}]"
+    found = [(it.field, it.value) for it in settings_of(manifest(before).spec) if "quotas" in it.field]
+    assert found == [
+        ("quotas[ada].produce.bytesPerSecond", "10Mi"),
+        ("quotas[ada].produce.streams", "2"),
+        ("quotas[*]", "unlimited"),
+    ]
+    after = "quotas: [{identity: ada, produce: {bytesPerSecond: 1Mi}, consume: {messagesPerSecond: 5}}]"
+    assert changes(before, after) == [
+        ("quotas[ada].produce.bytesPerSecond: 10Mi → 1Mi", ""),
+        ("quotas[ada].consume.messagesPerSecond: none → 5", ""),
+        ("quotas[ada].produce.streams: 2 → none", ""),
+        ("quotas[*]: unlimited → none", ""),
+    ]
+    assert changes(after, "") == [
+        ("quotas[ada].produce.bytesPerSecond: 1Mi → none", ""),
+        ("quotas[ada].consume.messagesPerSecond: 5 → none", ""),
+    ]
 
 
 def test_nothing_changes_if_a_default_is_written_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from enum import Enum
 
 from smq.consuming.fetching.fetch_output import FetchOutput
@@ -12,13 +13,15 @@ from smq.consuming.fetching.file_fetcher import FileFetcher
 from smq.consuming.fetching.shared_tails import PublishedTail, SharedTails, TailSubscription
 from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.topic_view import TopicView
-from smq_core.errors import SmqError, Unreachable, is_denial
+from smq_core.errors import QuotaExceeded, SmqError, Unreachable, is_denial
 from smq_core.model.entities import Segment
 from smq_proto.wire import loss_from_pb
 
 log = logging.getLogger(__name__)
 
 MAX_LATE_SECONDS = 0.5
+# How often a program is warned that a quota of streams refuses a tail. Meanwhile messages come from the filer, later.
+QUOTA_WARNING_SECONDS = 60.0
 
 
 class _TailEnd(Enum):
@@ -63,6 +66,7 @@ class TailFetcher:
         self._subscription: TailSubscription | None = None
         """This reader's part in another one's stream. Then that one's thread changes what this one reads."""
         self._shared_end = _TailEnd.ELSEWHERE
+        self._warned_at = float("-inf")
 
     def read(self, segment: Segment) -> bool:
         """Reads until the tail breaks off. True: the segment's end was reported. Raises what :func:`is_denial` finds.
@@ -127,7 +131,10 @@ class TailFetcher:
                 return _TailEnd.BROKEN
             if is_denial(error):
                 raise
-            log.info("reading the tail of %s at %s failed: %s", self._segment, replica.broker, error.message)
+            level = logging.INFO
+            if isinstance(error, QuotaExceeded) and time.monotonic() >= self._warned_at + QUOTA_WARNING_SECONDS:
+                self._warned_at, level = time.monotonic(), logging.WARNING
+            log.log(level, "reading the tail of %s at %s failed: %s", self._segment, replica.broker, error.message)
             if isinstance(error, Unreachable):
                 threading.Thread(
                     target=self._view.report_unreachable_broker,

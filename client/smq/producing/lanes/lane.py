@@ -30,7 +30,7 @@ from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import GrantMissing, PermissionDenied, SmqError, Unauthenticated
-from smq_core.model.entities import Replica, Segment
+from smq_core.model.entities import SECOND, Replica, Segment
 from smq_core.producing.segment_sender import NoBatch
 from smq_core.producing.send_queue import SentSubBatch
 from smq_proto.error_conversion import error_from_pb
@@ -57,6 +57,9 @@ UNRESPONSIVE_AFTER_SECONDS = 2.0
 
 # How long a lane that ends waits for the broker's last replies.
 END_TIMEOUT_SECONDS = 2.0
+
+# How often a program is warned that a quota slows it down.
+THROTTLE_WARNING_SECONDS = 60.0
 
 # Errors that are about the client, whichever session has met them.
 _DENIALS = (GrantMissing.code, PermissionDenied.code, Unauthenticated.code)
@@ -106,6 +109,7 @@ class ProducerLane:
         self._error: SmqError | None = None
         """Why the broker has ended the lane."""
         self._last_reply_at = time.monotonic()
+        self._throttle_warned_at = float("-inf")
         name = f"smq-bulk-sender-{primary.broker}" if is_bulk else f"smq-sender-{primary.broker}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -426,6 +430,15 @@ class ProducerLane:
         if reply.HasField("error"):
             self._error = error_from_pb(reply.error)
             return
+        if reply.throttled and self._last_reply_at >= self._throttle_warned_at + THROTTLE_WARNING_SECONDS:
+            self._throttle_warned_at = self._last_reply_at
+            log.warning(
+                "what this client writes to %s at %s waits %.1f s now, because its identity has used up its quota: "
+                "write less, or raise spec.quotas of the topic",
+                self._topic,
+                self.primary.broker,
+                reply.throttled / SECOND,
+            )
         for one in reply.sessions:
             if one.reply.HasField("error") and one.reply.error.code in _DENIALS:
                 self._error = error_from_pb(one.reply.error)  # of this client, so of all of its sessions

@@ -26,7 +26,7 @@ from smq.consuming.fetching.prefetch_buffer import (
 from smq.consuming.reader_losses import data_lost
 from smq.reading.tail_stream import TailFrame
 from smq.transport import filer_health
-from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
+from smq_core.errors import CorruptChunk, NotHosted, QuotaExceeded, SmqError, StoreUnavailable, Unreachable
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import RemovedSegment, Replica
 from smq_core.model.loss import Loss
@@ -516,6 +516,20 @@ def test_a_tail_that_breaks_continues_at_another_replica_and_repeats_nothing(ben
     assert ranges(bench.rest()) == [(0, 3), (3, 6), SegmentEnd(6)]
     assert bench.tail.opened == [("b0", 0), ("b1", 3), ("b0", 3)]
     eventually(lambda: bench.topic.unreachable == [REPLICAS[0].incarnation], "only the one that cannot be reached")
+
+
+def test_a_quota_of_streams_is_reported_once_and_reading_goes_on(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcome = pb.SealOutcome(segment=bench.segment.name, end=3)
+    refused: list[TailFrame | SmqError] = [QuotaExceeded("ada has 2 streams open, and its quota is 2")]
+    bench.tail.scripts = [refused, refused, [frame(0, 3, 3), frame(3, 0, 3, sealed=outcome)]]
+    with caplog.at_level(logging.WARNING):
+        bench.fetch()
+        assert ranges(bench.rest()) == [(0, 3), SegmentEnd(3)]
+    (line,) = [it.message for it in caplog.records]
+    assert "ada has 2 streams open" in line
+    assert bench.topic.unreachable == []
 
 
 def test_what_a_replica_has_trimmed_comes_from_chunks_and_the_rest_from_that_replica(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -125,6 +126,25 @@ def test_a_denial_ends_the_producer(
         delivery.result(HANG_GUARD)
     with pytest.raises(type(outcome)):
         producer.send(b"b")
+
+
+def test_a_client_that_a_quota_slows_down_is_warned_once(
+    client: Client, broker: PlayedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = client.producer()
+    first, second = producer.send(b"a"), producer.send(b"b")
+    served = broker.accept()
+    sent = served.next_batches()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            served.stream.write(pb.ProducerFrameReply(throttled=2_500_000).SerializeToString())
+        served.ack(*sent)
+        first.result(HANG_GUARD)
+    (line,) = [it.message for it in caplog.records]
+    assert "default/t" in line and "waits 2.5 s" in line and "spec.quotas" in line
+    if not second.done():
+        served.ack(*served.next_batches())
+    second.result(HANG_GUARD)
 
 
 def test_a_denial_before_the_lane_is_open_ends_the_producer(

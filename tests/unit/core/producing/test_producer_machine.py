@@ -17,6 +17,7 @@ from smq_core.errors import (
     Overloaded,
     PermissionDenied,
     ProducerFenced,
+    QuotaExceeded,
     ReferenceRejected,
     SchemaMismatch,
     SequenceGap,
@@ -58,7 +59,12 @@ from smq_core.producing.producer_instructions import (
 )
 from smq_core.producing.producer_machine import MissingOutcome, ProducerIdentity, ProducerMachine
 from smq_core.producing.routes import Route
-from smq_core.producing.segment_sender import MAX_BACKOFF_SECONDS, SMALL_AFTER_SECONDS, NoBatch
+from smq_core.producing.segment_sender import (
+    MAX_BACKOFF_SECONDS,
+    QUOTA_TIMEOUT_SECONDS,
+    SMALL_AFTER_SECONDS,
+    NoBatch,
+)
 from smq_core.producing.send_queue import DeliveredSubBatch
 
 PARTITIONS = 8
@@ -229,7 +235,9 @@ def test_a_reply_of_a_former_session_changes_nothing(sending: Producer, late: Ev
     assert sending.next(2) == (0, rows(0)) and sending.machine.failure is None
 
 
-@pytest.mark.parametrize("failure", [NotOpenYet("soon"), NotHosted("gone"), Overloaded("full")], ids=str)
+@pytest.mark.parametrize(
+    "failure", [NotOpenYet("soon"), NotHosted("gone"), Overloaded("full"), QuotaExceeded("many")], ids=str
+)
 def test_a_broker_that_answers_is_not_reported_as_unreachable(sending: Producer, failure: SmqError) -> None:
     ended = sending.handle(SessionEnded(1, failure, is_planned=True))
     assert not only(ReportUnreachable, ended) and not only(OpenSession, ended)
@@ -255,6 +263,23 @@ def test_a_rejection_for_good_ends_the_producer(sending: Producer, failure: SmqE
     assert ended == [FailSubBatch(rows(0), failure), FailSubBatch(rows(5), failure), EndProducer(failure)]
     assert sending.submit(rows(1)) == [FailSubBatch(rows(1), failure)]
     assert not only(OpenSession, sending.tick(10.0))
+
+
+@pytest.mark.parametrize("opens_between", [False, True])
+def test_a_quota_that_refuses_sessions_for_long_ends_the_producer(sending: Producer, opens_between: bool) -> None:
+    refused = QuotaExceeded("ada has 2 streams open, and its quota is 2")
+    session, ended = 1, sending.handle(SessionEnded(1, refused, is_planned=False))
+    while sending.now < QUOTA_TIMEOUT_SECONDS:
+        assert not only(EndProducer, ended), "a stream may end meanwhile"
+        session += 1
+        assert only(OpenSession, sending.tick(sending.now + 1.0))
+        if opens_between and sending.now == QUOTA_TIMEOUT_SECONDS / 2:
+            sending.open(session)
+        ended = sending.handle(SessionEnded(session, refused, is_planned=False))
+    if opens_between:
+        assert not only(EndProducer, ended)
+    else:
+        assert ended == [FailSubBatch(rows(0), refused), FailSubBatch(rows(5), refused), EndProducer(refused)]
 
 
 def test_sessions_are_opened_later_and_later_until_one_works(producer: Producer) -> None:

@@ -14,9 +14,10 @@ from cryptography import x509
 from google.protobuf.empty_pb2 import Empty
 
 from smq_core.access.peers import Peer, Role, broker_server_name, parse_peer
+from smq_core.access.quotas import NO_QUOTA, Quota, TopicQuota
 from smq_core.access.rights import Access, Right
 from smq_core.errors import InvalidRequest, PermissionDenied, Unavailable, UnknownTopic
-from smq_core.model.entities import SECOND
+from smq_core.model.entities import SECOND, TopicSpec
 from smq_operator.api import auth
 from smq_operator.api.auth import AuthService
 from smq_operator.runtime.readiness import Readiness
@@ -29,6 +30,10 @@ from support.in_memory.leader import FakeServicerContext, RpcAborted
 from support.leader_access import SecureApi, secure_api
 
 NOW = 1_790_000_000
+QUOTAS = (
+    TopicQuota(identity="bob", produce=Quota(bytes_per_second=7)),
+    TopicQuota(identity="*", consume=Quota(streams=3)),
+)
 
 
 @asynccontextmanager
@@ -44,7 +49,7 @@ async def auth_api(folder: Path) -> AsyncIterator[SecureApi]:
         return SimpleNamespace(**{**vars(api.handlers.services), "auth": served})
 
     async with secure_api(folder, time.time, services) as api:  # type: ignore[arg-type]
-        topic = SimpleNamespace(uid="uid-1")
+        topic = SimpleNamespace(uid="uid-1", spec=TopicSpec(quotas=QUOTAS))
         api.topics["travel/flights"] = SimpleNamespace(name="travel/flights", topic=topic)  # type: ignore[assignment]
         api.topics["travel/new"] = SimpleNamespace(name="travel/new", topic=None)  # type: ignore[assignment]
         yield api
@@ -98,6 +103,22 @@ async def test_a_denied_login_or_grant_is_recorded_with_where_it_comes_from(tmp_
         assert [entry["identity"] for entry in denied] == ["bob", "bob"]
         assert all(entry["peer"].startswith(("ipv4:127.0.0.1:", "ipv6:")) for entry in denied), denied
         assert api.security.access.audit.denied == {DenialReason.FORBIDDEN: 2}
+
+
+@pytest.mark.parametrize(
+    ("identity", "quotas"),
+    [
+        ("bob", {Right.PRODUCE: Quota(bytes_per_second=7), Right.CONSUME: NO_QUOTA}),
+        ("ada", {Right.PRODUCE: NO_QUOTA, Right.CONSUME: Quota(streams=3)}),
+    ],
+)
+async def test_a_grant_has_the_quota_of_its_caller(tmp_path: Path, identity: str, quotas: dict[Right, Quota]) -> None:
+    async with auth_api(tmp_path) as api:
+        token = api.add_token(identity)
+        api.add_rule(identity, namespaces=["travel"], topics=["flights"], verbs=["produce", "consume"])
+        reply = await api.call("Auth.GetGrants", auth_pb2.GetGrantsRequest(topic="travel/flights"), token)
+        grants = map(GrantVerifier([api.security.grants.public_key]).verify, reply.grants)
+        assert {grant.right: grant.quota for grant in grants} == quotas
 
 
 async def test_grants_are_the_rights_that_the_caller_has(tmp_path: Path) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from smq_core.access.quotas import Quota, TopicQuota
+from smq_core.model.entities import Durability
 from smq_operator.status.health import Debouncer, HealthIssues, HealthMonitor
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
@@ -36,6 +40,36 @@ def test_an_item_is_reported_until_it_has_been_away() -> None:
     assert debouncer.update(["b"], 15) == ("b",)
     assert debouncer.update([], 19) == ("b",)
     assert debouncer.update([], 20) == ()
+
+
+@pytest.mark.parametrize("quotas", [(TopicQuota(identity="*", produce=Quota(streams=1)),), ()])
+def test_quotas_are_an_issue_of_an_open_release(quotas: tuple[TopicQuota, ...]) -> None:
+    async def main() -> None:
+        store = open_store("memory://")
+        fleet, platform = FakeFleet(store), FakePlatform()
+        fleet.add("a")
+        platform.add_topic(TOPIC, replicas=1, durability=Durability.STORED, quotas=quotas)
+        leader = LeaderInMemory(platform, fleet, store)
+        async with running_leader(leader):
+            await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].topic)
+            for is_open in (True, False):
+                monitor = HealthMonitor(
+                    topics=leader.topics,
+                    registry=leader.registry,
+                    clock=leader.parts.clock,
+                    warm_up_us=0,
+                    is_open=is_open,
+                )
+                running = asyncio.create_task(monitor.run())
+                await wait_until(lambda: monitor.warmed_up)  # noqa: B023
+                monitor.check()
+                assert monitor.issues(TOPIC).quotas_ignored is (is_open and bool(quotas))
+                running.cancel()
+            leader.health.warm_up_us = 0
+            leader.health.check()
+            assert leader.health.issues(TOPIC).quotas_ignored is bool(quotas), "this one has no security"
+
+    asyncio.run(main())
 
 
 def test_a_drained_broker_is_an_issue_after_the_warm_up_and_until_the_topic_is_deleted() -> None:

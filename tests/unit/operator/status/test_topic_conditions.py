@@ -36,6 +36,7 @@ HEALTHY = {
     "SpecRejected": ("False", "Accepted"),
     "AutoscalingPaused": ("False", "NotPaused"),
     "RetentionBlocked": ("False", "NotBlocked"),
+    "QuotasIgnored": ("False", "NotIgnored"),
 }
 
 
@@ -96,6 +97,9 @@ SITUATIONS = {
     "producers wait for another reason": situation(
         issues=HealthIssues(stalled=(AffectedReplica(NAME, "b0"),)),
         expect={"Ready": ("False", "NotAcking", "look at the logs")},
+    ),
+    "quotas in an open release": situation(
+        issues=HealthIssues(quotas_ignored=True), expect={"QuotasIgnored": ("True", "NoIdentities", "is open")}
     ),
     "no broker yet": situation(
         None, expect={"Ready": ("False", "Waiting", "check that the brokers are ready"), "Balanced": NO_LAYOUT}
