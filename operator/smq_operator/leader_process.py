@@ -198,9 +198,9 @@ async def run_leader(
     http = HttpServer(
         ready=lambda: readiness.not_ready_reason,
         metrics=metrics.exposition,
-        add_pages=DashboardPages(overview).add_to,
+        add_pages=DashboardPages(overview, at_loopback_only=settings.page_at_loopback_only).add_to,
         warning=lambda: f"ready, but {describe_outage(leader.health.filer)}" if leader.health.filer is not None else "",
-        hosts=settings.http_hosts.lower().replace(",", " ").split(),
+        hosts=settings.public_hosts,
     )
     leadership_lost = platform_started = False
     shutdown = Shutdown(lambda step, error: log.error("shutdown.step_failed", step=step, exc_info=error))

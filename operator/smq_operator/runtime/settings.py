@@ -61,7 +61,9 @@ class Settings(BaseSettings):
     )
     http: str = Field("", description="host:port of the page for people, /healthz, /readyz and /metrics; default: none")
     http_hosts: str = Field(
-        "", description="public names of the page for people behind a proxy or an Ingress, separated by commas"
+        "",
+        description="public names of the page for people behind a proxy or an Ingress, separated by commas; without "
+        "one, --security=required serves it at loopback addresses only",
     )
     advertise: str = Field("", description="host or host:port for brokers and clients; default: where it listens")
     security: SecurityMode = Field(
@@ -171,6 +173,15 @@ class Settings(BaseSettings):
         if self.external_callers != ExternalCallers() and not self.security.knows_callers:
             raise ValueError("--oidc-issuer and --client-ca-file need --security: an open release knows nobody")
         return self
+
+    @property
+    def public_hosts(self) -> list[str]:
+        return self.http_hosts.lower().replace(",", " ").split()
+
+    @property
+    def page_at_loopback_only(self) -> bool:
+        """The page knows no callers. Who names a proxy leaves it to that proxy who sees it."""
+        return self.security is SecurityMode.REQUIRED and not self.public_hosts
 
     @property
     def external_callers(self) -> ExternalCallers:

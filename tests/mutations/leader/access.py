@@ -344,4 +344,20 @@ MUTATIONS = (
         '"Topics.Watch": _FIND',
         (f"{TEST_IDLE}::test_idle_clients_have_little_reviewed",),
     ),
+    Mutation(
+        "show_the_page_of_a_secure_release_to_the_network",
+        "The page knows no callers, so a secure release serves it at loopback addresses only.",
+        "operator/smq_operator/dashboard/pages.py",
+        "if self._at_loopback_only and not is_loopback(own):",
+        "if False:",
+        ("tests/unit/operator/dashboard/test_pages.py",),
+    ),
+    Mutation(
+        "leave_the_page_of_a_secure_release_open",
+        "The page knows no callers, so a secure release serves it at loopback addresses only.",
+        "operator/smq_operator/runtime/settings.py",
+        "return self.security is SecurityMode.REQUIRED and not self.public_hosts",
+        "return False",
+        ("tests/unit/operator/runtime/test_settings.py",),
+    ),
 )

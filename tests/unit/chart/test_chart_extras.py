@@ -14,6 +14,7 @@ import helm_python as helm
 import pytest
 
 from smq_broker.runtime.settings import parse_settings
+from smq_operator.main import parse_settings as parse_operator_settings
 from support.kube.chart import FILER, VALUES, notes, of_kind, render, workloads
 
 METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -194,6 +195,17 @@ def test_all_processes_of_a_release_have_its_mode(mode: str) -> None:
 def test_a_release_is_closed_unless_its_values_say_otherwise() -> None:
     operator = of_kind(render({}), "Deployment")["smq-operator"]["spec"]["template"]["spec"]["containers"][0]
     assert "--security=required" in operator["args"]
+
+
+@pytest.mark.parametrize("mode", ["disabled", "required"])
+def test_the_page_of_a_closed_release_is_for_port_forward_only(mode: str) -> None:
+    resources = render({"security": {"mode": mode}})
+    operator = of_kind(resources, "Deployment")["smq-operator"]["spec"]["template"]["spec"]["containers"][0]
+    environment = {entry["name"]: entry.get("value", "queue") for entry in operator["env"]}
+    with mock.patch.dict(os.environ, environment, clear=True):
+        settings = parse_operator_settings(operator["args"])
+    assert settings.http == "[::]:8080", "probes and Prometheus reach it"
+    assert settings.page_at_loopback_only is (mode == "required")
 
 
 def test_the_notes_warn_of_a_release_that_lets_everybody_in() -> None:

@@ -34,6 +34,13 @@ def kube(*flags: str, env: dict[str, str] = POD) -> KubeSettings:
     return settings
 
 
+def test_the_page_of_a_secure_release_is_for_loopback_unless_a_proxy_is_named() -> None:
+    assert kube("--security=required").page_at_loopback_only
+    assert not kube("--security=required", env=POD | {"SMQ_HTTP_HOSTS": "smq.example.org"}).page_at_loopback_only
+    assert not kube("--security=permissive").page_at_loopback_only and not kube().page_at_loopback_only
+    assert kube("--http-hosts=A.example, b.example").public_hosts == ["a.example", "b.example"]
+
+
 def test_defaults() -> None:
     settings = local()
     assert (settings.listen, settings.http, settings.log_level) == ("127.0.0.1:7070", "", "info")
