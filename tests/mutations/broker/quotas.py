@@ -131,6 +131,16 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "wait_in_the_threads_of_others",
+        "While a quota is used up, only the lane's own thread writes, which may block.",
+        "client/smq/producing/lanes/lane.py",
+        "not self._unacked and not self._is_throttled\n",
+        "not self._unacked\n",
+        (
+            "tests/unit/client/producing/test_lane_denials.py::test_only_the_thread_of_a_lane_waits_while_a_quota_is_used_up",
+        ),
+    ),
+    Mutation(
         "hide_that_quotas_are_ignored",
         "A topic with quotas in an open release says that they limit nobody.",
         "operator/smq_operator/leader.py",

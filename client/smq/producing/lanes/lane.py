@@ -1,8 +1,9 @@
 """One lane to a broker: a Flight stream that all producers of a client share, for one topic and schema version.
 
 On the small lane, what is ready at one moment goes out as one frame, so the cost of a frame is shared, too. A frame of
-few bytes is written by the thread that made it ready, if nothing is unacked: then the transport has room for it, and
-the write cannot block. Otherwise the lane's own thread writes. Another one reads the replies (docs/threads.md).
+few bytes is written by the thread that made it ready, if nothing is unacked and no quota is used up: then the transport
+has room for it, and the write cannot block. Otherwise the lane's own thread writes. Another one reads the replies
+(docs/threads.md).
 
 On the bulk lane sessions take turns, with one batch in a frame. Only its own thread writes, because a write blocks
 until the broker has read most of it. It waits for no acks.
@@ -109,6 +110,8 @@ class ProducerLane:
         self._error: SmqError | None = None
         """Why the broker has ended the lane."""
         self._last_reply_at = time.monotonic()
+        self._is_throttled = False
+        """Whether the broker reads nothing for a while, because a quota is used up."""
         self._throttle_warned_at = float("-inf")
         name = f"smq-bulk-sender-{primary.broker}" if is_bulk else f"smq-sender-{primary.broker}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -209,7 +212,8 @@ class ProducerLane:
         finished: list[ProducerSession] = []
         try:
             with self._lock:
-                ready = self._take_ready() if self._writer is not None and not self._unacked else []
+                can_write = self._writer is not None and not self._unacked and not self._is_throttled
+                ready = self._take_ready() if can_write else []
                 if not ready:
                     self._wake.notify()
             if ready:
@@ -430,7 +434,8 @@ class ProducerLane:
         if reply.HasField("error"):
             self._error = error_from_pb(reply.error)
             return
-        if reply.throttled and self._last_reply_at >= self._throttle_warned_at + THROTTLE_WARNING_SECONDS:
+        self._is_throttled = reply.throttled > 0
+        if self._is_throttled and self._last_reply_at >= self._throttle_warned_at + THROTTLE_WARNING_SECONDS:
             self._throttle_warned_at = self._last_reply_at
             log.warning(
                 "what this client writes to %s at %s waits %.1f s now, because its identity has used up its quota: "

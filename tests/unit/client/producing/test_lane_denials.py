@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from smq_core.errors import GrantMissing, PermissionDenied, SmqError, Unauthenti
 from smq_core.model.entities import Replica
 from smq_proto.error_conversion import error_to_pb
 from smq_proto.v1 import data_pb2 as pb
+from support.in_memory.flight_streams import PutStream
 from support.in_memory.played_lanes import BrokerLane, Client, PlayedBroker
 from support.waiting import HANG_GUARD, eventually
 
@@ -145,6 +147,37 @@ def test_a_client_that_a_quota_slows_down_is_warned_once(
     if not second.done():
         served.ack(*served.next_batches())
     second.result(HANG_GUARD)
+
+
+def test_only_the_thread_of_a_lane_waits_while_a_quota_is_used_up(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other threads write for all producers of the client."""
+    writers: list[str] = []
+    write = PutStream.write_metadata
+
+    def record(stream: PutStream, metadata: bytes) -> None:
+        writers.append(threading.current_thread().name)
+        write(stream, metadata)
+
+    monkeypatch.setattr(PutStream, "write_metadata", record)
+    producer = client.producer()
+    first = producer.send(b"a")
+    served = broker.accept()
+    served.ack(*served.next_batches())
+    first.result(HANG_GUARD)
+    for throttled, direct in ((0, True), (2_500_000, False), (0, True)):
+        delivery = producer.send(b"b")
+        ((session, sequence),) = served.next_batches()
+        acks = pb.ProducerReply.Acks(first_sequence=sequence, first_offsets=[sequence])
+        reply = pb.ProducerFrameReply.Session(session=session, reply=pb.ProducerReply(acks=acks))
+        served.stream.write(pb.ProducerFrameReply(sessions=[reply], throttled=throttled).SerializeToString())
+        delivery.result(HANG_GUARD)
+        writers.clear()
+        delivery = producer.send(b"c")
+        served.ack(*served.next_batches())
+        delivery.result(HANG_GUARD)
+        assert [not it.startswith("smq-sender") for it in writers] == [direct]
 
 
 def test_a_denial_before_the_lane_is_open_ends_the_producer(
