@@ -106,6 +106,7 @@ def build_leader(
     merge: MergeSettings,
     dialer: BrokerDialer = OPEN,
     security: LeaderSecurity | None = None,
+    session_role: str = "",
     warm_up_us: int = WARM_UP_US,
     health_warm_up_us: int = HEALTH_WARM_UP_US,
     check_file_lists_after_us: int = CHECK_AGAIN_AFTER_US,
@@ -113,7 +114,8 @@ def build_leader(
 ) -> Leader:
     """``owner`` returns the platform's name for its topics; ``writer_id`` names this leader in seal chunks.
 
-    ``store_settings`` is what clients get to reach the store. Without ``security`` the release is open.
+    ``store_settings`` is what clients get to reach the store. Without ``security`` the release is open, and without a
+    ``session_role`` nobody gets temporary keys of the store.
     Call it on the event loop.
     """
     clock = pauses = PauseAwareClock(clock)
@@ -251,6 +253,7 @@ def build_leader(
         liveness_probes=liveness_probes,
         store=store,
         store_settings=store_settings,
+        session_role=session_role,
     )
     group_service = GroupService(
         readiness=readiness,

@@ -178,6 +178,7 @@ async def run_leader(
         merge=settings.merge,
         dialer=dialer,
         security=security,
+        session_role=settings.filer_session_role,
     )
     metrics = Metrics(
         topics=leader.topics,

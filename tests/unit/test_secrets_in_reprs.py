@@ -55,6 +55,7 @@ OTHERS = {
     "smq.transport.dialer.Dialer": {"credentials"},
     "smq_operator.security.access.access_control.IdleChecks": {"tokens"},
     "smq_storage.object_store.clients.S3Options": {"key"},
+    "smq_storage.object_store.presigned.session_keys.SessionKeys": {"key"},
     # Names: of an audience, and of a Secret.
     "smq_operator.kube.settings.KubeSettings": {"token_audience", "ca_secret"},
     # Whether requests have to be signed.

@@ -3,6 +3,7 @@
 from smq.admin.admin import Admin
 from smq.admin.broker_infos import BrokerInfo, DecisionInfo, PinInfo, SegmentLoad, StoryEvent
 from smq.admin.caller_infos import AccessCheck, AuthorityInfo, AuthorityRotation, CallerInfo
+from smq.admin.filer_keys import FilerKeys
 from smq.admin.group_infos import GroupInfo, GroupReset, GroupSegment
 from smq.admin.topic_infos import (
     AlteredTopic,
@@ -29,6 +30,7 @@ __all__ = [
     "CallerInfo",
     "Condition",
     "DecisionInfo",
+    "FilerKeys",
     "GroupInfo",
     "GroupReset",
     "GroupSegment",

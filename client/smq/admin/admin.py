@@ -21,6 +21,7 @@ from smq.admin.broker_infos import (
     story_event,
 )
 from smq.admin.caller_infos import OPEN, AccessCheck, AuthorityRotation, CallerInfo, authority_rotation, caller_info
+from smq.admin.filer_keys import FilerKeys, filer_keys
 from smq.admin.group_infos import GroupInfo, GroupReset, group_info
 from smq.admin.topic_infos import (
     AlteredTopic,
@@ -362,6 +363,19 @@ class Admin:
         request = auth_pb2.CheckAccessRequest(verb=verb, topic=where, group=group or "")
         reply = self._leader.auth.CheckAccess(request)
         return AccessCheck(allowed=reply.allowed, reason=reply.reason)
+
+    def filer_keys(self, topic: str, *, lifetime: timedelta = timedelta(hours=1)) -> FilerKeys:
+        """Temporary keys that read and list the files of a topic, for tools that do so by themselves.
+
+        lifetime: 15 minutes to an hour. The keys are good for that long, even if the right is taken away meanwhile.
+
+        Raises StoreUnsupported if the release hands out none, StoreDenied if the filer refuses, InvalidRequest,
+        PermissionDenied without the right to consume, UnknownTopic, Unavailable.
+        """
+        request = topics_pb2.GetFilerKeysRequest(
+            topic=self._topic(topic), lifetime_seconds=max(0, round(lifetime.total_seconds()))
+        )
+        return filer_keys(self._leader.topics.GetFilerKeys(request))
 
     def authorities(self) -> AuthorityRotation:
         """What signs the certificates of this release, and what its processes trust. Raises PermissionDenied."""

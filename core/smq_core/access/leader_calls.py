@@ -108,6 +108,7 @@ LEADER_CALLS: Mapping[str, LeaderCall] = {
     "Topics.SignUploads": _PRODUCE,
     "Topics.SignReads": _CONSUME,
     "Topics.ListFiles": _CONSUME,
+    "Topics.GetFilerKeys": _rights(Right.CONSUME, audited=True),
     "Groups.JoinGroup": replace(_USE_GROUP, is_repeated=True),  # also a heartbeat
     "Groups.LeaveGroup": _USE_GROUP,
     "Groups.CommitPositions": _USE_GROUP,

@@ -1,11 +1,12 @@
-"""Signs URLs for readers that have no credentials for the filer, and lists folders for them."""
+"""URLs, listings and temporary keys for readers that have no credentials for the filer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import islice
 
-from smq_core.errors import InvalidRequest
+from smq_core.errors import InvalidRequest, StoreUnsupported
 from smq_core.model.entities import SECOND, Topic
 from smq_core.model.names import shown
 from smq_operator.api.uploads import URL_LIFETIME
@@ -15,6 +16,8 @@ from smq_storage.object_store.store import Store
 
 # In one call: an answer has half a megabyte then, and takes 30 ms to sign.
 MAX_PATHS = 1000
+# Temporary keys count until they end, whatever happens to the right. A store makes none for a shorter time.
+MIN_KEY_SECONDS, MAX_KEY_SECONDS = 900, 3600
 # Of a listing in one answer.
 MAX_LISTED = 1000
 
@@ -26,6 +29,14 @@ def check_paths(topic: Topic, files: Sequence[str]) -> None:
     for path in files:
         if not paths.is_for_readers(topic.name, topic.uid, path):
             raise InvalidRequest(f"{shown(path)} is not a file of {topic.name} that its readers need")
+
+
+def check_lifetime(seconds: int) -> None:
+    """Raises InvalidRequest unless keys may live that long."""
+    if not MIN_KEY_SECONDS <= seconds <= MAX_KEY_SECONDS:
+        raise InvalidRequest(
+            f"keys of the filer live for {MIN_KEY_SECONDS} to {MAX_KEY_SECONDS} seconds, not {seconds}"
+        )
 
 
 def check_folder(topic: Topic, folder: str) -> None:
@@ -45,3 +56,27 @@ def list_files(store: Store, folder: str, after: str) -> Sequence[topics_pb2.Lis
         topics_pb2.ListFilesReply.File(path=it.path, size=it.size, modified=round(it.modified.timestamp() * SECOND))
         for it in islice(store.list(folder, after or None), MAX_LISTED)
     ]
+
+
+def session_keys(store: Store, topic: Topic, role: str, seconds: int) -> topics_pb2.FilerKeys:
+    """Keys for the files of the topic, those of its groups and pins included.
+
+    Raises StoreUnsupported if no role is configured.
+    """
+    if not role:
+        raise StoreUnsupported(
+            "this release hands out no keys of the filer: set filer.sessionRole of the chart (--filer-session-role of "
+            'the operator), or read with a consumer, `smq consume` or Spark\'s format("smq"), which need none'
+        )
+    folders = (
+        paths.topic_folder(topic.name, topic.uid),
+        paths.uploads_folder(topic.uid),
+        paths.large_values_folder(topic.uid),
+    )
+    found = store.session_keys(role, f"smq-{topic.uid}"[:64], folders, timedelta(seconds=seconds))
+    return topics_pb2.FilerKeys(
+        access_key=found.key.access_key,
+        secret_key=found.key.secret_key,
+        session_token=found.key.session_token,
+        expires_at=round(found.expires_at.timestamp() * SECOND),
+    )

@@ -11,7 +11,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import NoBrokers, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.model.entities import Topic
-from smq_operator.api.reads import check_folder, check_paths, list_files, sign_reads
+from smq_operator.api.reads import check_folder, check_lifetime, check_paths, list_files, session_keys, sign_reads
 from smq_operator.api.rpc_errors import stream_handler, unary_handler
 from smq_operator.api.uploads import URL_LIFETIME, check_files, sign_files
 from smq_operator.brokers.liveness import LivenessProbes
@@ -32,7 +32,7 @@ LOCATE_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicService:
-    """Locate, Watch, History, ReportUnreachable, SignUploads, SignReads, ListFiles."""
+    """Locate, Watch, History, ReportUnreachable, SignUploads, SignReads, ListFiles, GetFilerKeys."""
 
     readiness: Readiness
     topics: TopicDirectory
@@ -40,6 +40,8 @@ class TopicService:
     liveness_probes: LivenessProbes
     store: StorePool
     store_settings: StoreSettings
+    session_role: str = ""
+    """Of the temporary keys for readers; see ``filer_session_role``."""
     _locate_cache: dict[str, tuple[object, pb.LocateReply]] = field(default_factory=dict)
     """By topic: the last reply to Locate, and the version of the layout in it."""
 
@@ -133,6 +135,16 @@ class TopicService:
         topic = self._living(request.topic, request.uid)
         check_folder(topic, request.folder)
         return topics_pb2.ListFilesReply(files=await self.store.run(list_files, request.folder, request.after))
+
+    @unary_handler
+    async def GetFilerKeys(self, request: topics_pb2.GetFilerKeysRequest) -> topics_pb2.FilerKeys:
+        managed = self.topics.topic(request.topic)
+        topic = self._living(managed.name, managed.topic.uid if managed.topic is not None else "")
+        check_lifetime(request.lifetime_seconds)
+        keys = await self.store.run(session_keys, topic, self.session_role, request.lifetime_seconds)
+        keys.store_url = self.store_settings.url
+        keys.store_options.update(self.store_settings.to_public_options())
+        return keys
 
     def _living(self, name: str, uid: str) -> Topic:
         """The topic of that name, if it has that uid and is not deleted. Raises UnknownTopic, Unavailable."""

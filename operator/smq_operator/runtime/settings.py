@@ -88,6 +88,11 @@ class Settings(BaseSettings):
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
     filer_region: str = Field("", description="the S3 region")
+    filer_session_role: str = Field(
+        "",
+        description="hands out temporary keys for the files of one topic to its readers: the ARN of the role that they "
+        "have, or `own` for the operator's own rights, if the filer knows such sessions; default: none",
+    )
     filer_timeout: float = Field(
         DEFAULT_TIMEOUT_SECONDS, gt=0, description="seconds that one request to the filer may take"
     )

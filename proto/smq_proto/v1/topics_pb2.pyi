@@ -113,6 +113,37 @@ class SignReadsReply(_message.Message):
     lifetime_seconds: int
     def __init__(self, urls: _Optional[_Iterable[str]] = ..., lifetime_seconds: _Optional[int] = ...) -> None: ...
 
+class GetFilerKeysRequest(_message.Message):
+    __slots__ = ("topic", "lifetime_seconds")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    lifetime_seconds: int
+    def __init__(self, topic: _Optional[str] = ..., lifetime_seconds: _Optional[int] = ...) -> None: ...
+
+class FilerKeys(_message.Message):
+    __slots__ = ("access_key", "secret_key", "session_token", "expires_at", "store_url", "store_options")
+    class StoreOptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ACCESS_KEY_FIELD_NUMBER: _ClassVar[int]
+    SECRET_KEY_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    STORE_URL_FIELD_NUMBER: _ClassVar[int]
+    STORE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    access_key: str
+    secret_key: str
+    session_token: str
+    expires_at: int
+    store_url: str
+    store_options: _containers.ScalarMap[str, str]
+    def __init__(self, access_key: _Optional[str] = ..., secret_key: _Optional[str] = ..., session_token: _Optional[str] = ..., expires_at: _Optional[int] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
 class ListFilesRequest(_message.Message):
     __slots__ = ("topic", "uid", "folder", "after")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -66,6 +66,11 @@ class TopicsStub:
                 request_serializer=smq_dot_v1_dot_topics__pb2.SignReadsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_topics__pb2.SignReadsReply.FromString,
                 _registered_method=True)
+        self.GetFilerKeys = channel.unary_unary(
+                '/smq.v1.Topics/GetFilerKeys',
+                request_serializer=smq_dot_v1_dot_topics__pb2.GetFilerKeysRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_topics__pb2.FilerKeys.FromString,
+                _registered_method=True)
         self.ListFiles = channel.unary_unary(
                 '/smq.v1.Topics/ListFiles',
                 request_serializer=smq_dot_v1_dot_topics__pb2.ListFilesRequest.SerializeToString,
@@ -117,6 +122,13 @@ class TopicsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetFilerKeys(self, request, context):
+        """for tools that read files by themselves
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListFiles(self, request, context):
         """for them, too
         """
@@ -156,6 +168,11 @@ def add_TopicsServicer_to_server(servicer, server):
                     servicer.SignReads,
                     request_deserializer=smq_dot_v1_dot_topics__pb2.SignReadsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_topics__pb2.SignReadsReply.SerializeToString,
+            ),
+            'GetFilerKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFilerKeys,
+                    request_deserializer=smq_dot_v1_dot_topics__pb2.GetFilerKeysRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_topics__pb2.FilerKeys.SerializeToString,
             ),
             'ListFiles': grpc.unary_unary_rpc_method_handler(
                     servicer.ListFiles,
@@ -325,6 +342,33 @@ class Topics:
             '/smq.v1.Topics/SignReads',
             smq_dot_v1_dot_topics__pb2.SignReadsRequest.SerializeToString,
             smq_dot_v1_dot_topics__pb2.SignReadsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFilerKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Topics/GetFilerKeys',
+            smq_dot_v1_dot_topics__pb2.GetFilerKeysRequest.SerializeToString,
+            smq_dot_v1_dot_topics__pb2.FilerKeys.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,6 +31,7 @@ from smq_storage.object_store.credentials import given_key, has_credentials, sig
 from smq_storage.object_store.direct_reads import DirectReads, Reads
 from smq_storage.object_store.failures import call_store, first_line, is_not_implemented, store_reason
 from smq_storage.object_store.presigned.reads import PresignedReads, ReadUrls
+from smq_storage.object_store.presigned.session_keys import SessionKeys, SessionRequest, request_session_keys
 from smq_storage.object_store.presigned.urls import PresignedPut, SigningKey, create_only_headers, presign
 from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import (
@@ -145,6 +146,27 @@ class Store:
         if self._options is None or not has_credentials(key.access_key if key is not None else None):
             raise StoreUnsupported(f"requests to {self._where} are not signed: readers need no URLs and read directly")
         return list(obstore.sign(self._writer, "GET", list(paths), lifetime)) if paths else []
+
+    def session_keys(
+        self, role: str, name: str, folders: Sequence[str], lifetime: timedelta, now: datetime | None = None
+    ) -> SessionKeys:
+        """Temporary keys that read and list these folders, and nothing else. ``role``, ``name``: of SessionRequest.
+
+        Raises StoreUnsupported if there is no key to ask with, StoreDenied, StoreUnavailable.
+        """
+        options = self._options
+        if options is None:
+            raise StoreUnsupported(f"{self._where} has no keys: readers read there directly")
+        bucket, _, prefix = self.url.removeprefix("s3://").rstrip("/").partition("/")
+        prefix = f"{prefix}/" if prefix else ""
+        request = SessionRequest(
+            role=role,
+            name=name,
+            bucket=bucket,
+            folders=tuple(f"{prefix}{folder}/" for folder in folders),
+            lifetime=lifetime,
+        )
+        return request_session_keys(request, signing_key(options.key, self._where), options, now or datetime.now(UTC))
 
     def delete(self, path: str) -> None:
         """Deletes the object if there is one."""

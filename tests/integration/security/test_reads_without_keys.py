@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -13,8 +14,10 @@ import smq
 from smq.reading import RangeReader, StateLoader, open_topic
 from smq.transport.connect_target import resolve_target
 from smq.transport.leader_client import LeaderClient
+from smq_core.errors import StoreDenied
 from smq_proto.v1 import topics_pb2
 from smq_storage.catalog import paths
+from smq_storage.object_store.store import StoreSettings
 from support.data.message_ledger import read_back
 from support.processes.cli import smq as run_smq
 from support.processes.seaweed import Seaweed, guarded, no_credentials
@@ -30,7 +33,7 @@ LARGE = b"large " * 20_000
 @pytest.fixture(scope="module")
 def cluster(guarded: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     folder = tmp_path_factory.mktemp("keyless")
-    with SecureCluster(folder, guarded.settings(folder.name)) as running:
+    with SecureCluster(folder, guarded.settings(folder.name), more=("--filer-session-role=own",)) as running:
         yield running
 
 
@@ -135,3 +138,43 @@ def test_only_files_of_the_own_topic_are_signed_for_whoever_may_consume(
             urlopen(request)
     with cluster.connect_as(writer) as client, pytest.raises(smq.PermissionDenied):
         client.consumer(topic)
+
+
+def test_temporary_keys_read_the_files_of_one_topic(cluster: SecureCluster, topic: str, sent: list[bytes]) -> None:
+    reader = f"reader-{topic}"
+    cluster.create(f"{topic}-other")
+    with cluster.connect() as administrator:
+        uids = {it.name: it.uid for it in administrator.admin().topics()}
+    with cluster.connect_as(reader) as client:
+        keys = client.admin().filer_keys(topic, lifetime=timedelta(minutes=15))
+        with pytest.raises(smq.InvalidRequest, match="900 to 3600 seconds, not 60"):
+            client.admin().filer_keys(topic, lifetime=timedelta(minutes=1))
+        with pytest.raises(smq.PermissionDenied, match=f"{reader} may not create topics/consume"):
+            client.admin().filer_keys(f"{topic}-other")
+        files = [it.url.removeprefix(f"{keys.url}/") for it in client.files(topic)]
+    assert timedelta(minutes=14) < keys.expires_at - datetime.now(UTC) <= timedelta(minutes=15)
+    store = StoreSettings(
+        url=keys.url,
+        endpoint=keys.endpoint,
+        access_key=keys.access_key,
+        secret_key=keys.secret_key,
+        session_token=keys.session_token,
+    ).open()
+    own, other = (paths.topic_folder(f"default/{it}", uids[f"default/{it}"]) for it in (topic, f"{topic}-other"))
+    assert all(store.head(path).size for path in files) and any(paths.is_upload(path) for path in files)
+    assert {it.path for it in store.list(own)} >= {it for it in files if not paths.is_upload(it)}
+    for refused in (
+        lambda: store.get(f"{other}/_layout.json"),
+        lambda: list(store.list(other)),
+        lambda: list(store.list("")),
+        lambda: store.put(f"{own}/_layout.json", b"{}"),
+        lambda: store.delete(f"{own}/_layout.json"),
+    ):
+        with pytest.raises(StoreDenied):
+            refused()
+    release = ("--ca-file", str(cluster.ca_file), "--token-file", str(cluster.token_file(reader)))
+    ran = run_smq(*release, "auth", "filer-keys", topic, "--duration", "15m", leader=cluster.address)
+    assert ran.code == 0 and [it.partition("=")[0] for it in ran.lines] == [
+        *("export AWS_ACCESS_KEY_ID", "export AWS_SECRET_ACCESS_KEY", "export AWS_SESSION_TOKEN"),
+        "export AWS_ENDPOINT_URL_S3",
+    ]

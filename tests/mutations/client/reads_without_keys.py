@@ -9,7 +9,8 @@ CALLS = "core/smq_core/access/leader_calls.py"
 PATHS = "storage/smq_storage/catalog/paths.py"
 URLS = "client/smq/transport/read_urls.py"
 READS = "storage/smq_storage/object_store/presigned/reads.py"
-STORE = "client/smq/transport/topic_store.py"
+KEYS = "storage/smq_storage/object_store/presigned/session_keys.py"
+TEST_KEYS = "tests/unit/storage/test_session_keys.py::test_keys_read_and_list_the_folders_of_the_request_only"
 TEST_SERVICE = "tests/unit/operator/api/test_uploads.py"
 TEST_CALLS = "tests/unit/core/access/test_leader_calls.py::test_each_call_needs_these_rights"
 TEST_PATHS = "tests/unit/storage/test_paths.py"
@@ -56,6 +57,30 @@ MUTATIONS = (
         '"Topics.ListFiles": _CONSUME',
         '"Topics.ListFiles": _ANYBODY',
         (TEST_CALLS,),
+    ),
+    Mutation(
+        "give_keys_to_anybody",
+        "Whoever may not consume gets no keys.",
+        CALLS,
+        '"Topics.GetFilerKeys": _rights(Right.CONSUME, audited=True)',
+        '"Topics.GetFilerKeys": _ANYBODY',
+        (TEST_CALLS,),
+    ),
+    Mutation(
+        "give_keys_that_read_everything",
+        "Temporary keys read the folders of one topic.",
+        KEYS,
+        '[f"{bucket}/{it}*" for it in self.folders]',
+        '[f"{bucket}/*"]',
+        (TEST_KEYS,),
+    ),
+    Mutation(
+        "give_keys_that_list_everything",
+        "Temporary keys list the folders of one topic.",
+        KEYS,
+        '"Resource": [bucket], "Condition": condition}',
+        '"Resource": [bucket]}',
+        (TEST_KEYS,),
     ),
     Mutation(
         "use_a_url_for_ever",

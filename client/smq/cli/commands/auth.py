@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from smq.admin.caller_infos import OPEN, AuthorityRotation
-from smq.cli.connection.session import client, command, out, print_note
+from smq.cli.connection.session import TopicName, client, command, out, print_note
 from smq.cli.output.formatting import iso
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, print_value
+from smq_core.errors import InvalidRequest
+from smq_core.model.units import parse_duration
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Who this client is in a secure release, and what it may do."
@@ -59,6 +63,34 @@ def can_i(
         out.print(("yes" if found.allowed else "no") + (f": {found.reason}" if found.reason else ""))
     if not found.allowed:
         raise typer.Exit(1)
+
+
+@app.command("filer-keys", cls=ListCommand)
+@command
+def filer_keys(
+    topic: TopicName,
+    duration: Annotated[str, typer.Option(metavar="DURATION", help="How long the keys are good: 15m to 60m.")] = "60m",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Get temporary keys that read the files of one topic, for tools that read such files (docs/files.md).
+
+    It prints lines for a shell: `eval "$(smq auth filer-keys flights)"`. They are secrets. The release has to be
+    configured for it, and the keys count until they end, even if the right to read is taken away.
+    """
+    seconds = parse_lifetime(duration)
+    with client() as connected:
+        found = connected.admin().filer_keys(topic, lifetime=timedelta(seconds=seconds))
+    if print_value(output, found):
+        return
+    print("".join(f"export {name}={shlex.quote(value)}\n" for name, value in found.environment().items()), end="")
+
+
+def parse_lifetime(text: str) -> int:
+    """A duration in seconds. Raises InvalidRequest."""
+    try:
+        return round(parse_duration(text) / 1_000_000)
+    except ValueError as error:
+        raise InvalidRequest(f"--duration: {error}") from None
 
 
 @app.command("ca", cls=ListCommand)

@@ -71,7 +71,7 @@ def files(
     if found and not found.readable:
         print_note(
             "the filer takes signed requests only: to read these files set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or read the messages with `smq consume`"
+            "AWS_SECRET_ACCESS_KEY, such as those of `smq auth filer-keys`, or read the messages with `smq consume`"
         )
     match output:
         case FilesOutput.JSON:

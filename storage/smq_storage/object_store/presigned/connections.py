@@ -46,11 +46,16 @@ class Connections:
 
     def get(self, url: str, headers: Mapping[str, str]) -> Answer:
         """Raises NoAnswer."""
+        return self.send("GET", url, headers)
+
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
+        """Raises NoAnswer. A request is sent again if a connection that was kept turns out to be closed."""
         parts = urlsplit(url)
         proxy = self._proxy_for(parts)
         idle = self._idle.setdefault((os.getpid(), parts.scheme, parts.netloc), [])
         # A proxy of plain HTTP finds the host in the URL; one of TLS connects to it.
-        target = url if proxy and parts.scheme == "http" else f"{parts.path}?{parts.query}"
+        query = f"?{parts.query}" if parts.query else ""
+        target = url if proxy and parts.scheme == "http" else f"{parts.path or '/'}{query}"
         while True:
             try:
                 connection, is_new = idle.pop(), False
@@ -60,7 +65,7 @@ class Connections:
                 if is_new:
                     connection.connect()
                     connection.sock.settimeout(self._timeout)
-                connection.request("GET", target, headers=dict(headers))
+                connection.request(method, target, body, dict(headers))
                 response = connection.getresponse()
                 answer = Answer(response.status, response.headers, response.read())
             except (OSError, HTTPException) as error:

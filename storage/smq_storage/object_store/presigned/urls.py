@@ -75,11 +75,36 @@ def presign(
     query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in sorted(parameters.items()))
     lines = [f"{name}:{signed[name].strip()}\n" for name in sorted(signed)]
     request = "\n".join([method, parts.path, query, "".join(lines), names, UNSIGNED_PAYLOAD])
+    return f"{url}?{query}&X-Amz-Signature={_signature(request, time, scope, key)}"
+
+
+def signed_headers(
+    url: str, headers: Mapping[str, str], body: bytes, key: SigningKey, region: str, service: str, *, now: datetime
+) -> dict[str, str]:
+    """The headers of a POST of that body to a URL without a query, with its signature. Their names are in lower case.
+
+    ``now`` is in UTC.
+    """
+    parts = urlsplit(url)
+    time = now.strftime("%Y%m%dT%H%M%SZ")
+    scope = f"{time[:8]}/{region}/{service}/aws4_request"
+    signed = {**headers, "host": parts.netloc, "x-amz-date": time}
+    if key.session_token:
+        signed["x-amz-security-token"] = key.session_token
+    names = ";".join(sorted(signed))
+    lines = [f"{name}:{signed[name].strip()}\n" for name in sorted(signed)]
+    digest = hashlib.sha256(body).hexdigest()
+    signature = _signature("\n".join(["POST", parts.path or "/", "", "".join(lines), names, digest]), time, scope, key)
+    credential = f"Credential={key.access_key}/{scope}"
+    return {**signed, "authorization": f"{ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"}
+
+
+def _signature(request: str, time: str, scope: str, key: SigningKey) -> str:
     text = "\n".join([ALGORITHM, time, scope, hashlib.sha256(request.encode()).hexdigest()])
     derived = f"AWS4{key.secret_key}".encode()
     for part in scope.split("/"):
         derived = _hmac(derived, part)
-    return f"{url}?{query}&X-Amz-Signature={_hmac(derived, text).hex()}"
+    return _hmac(derived, text).hex()
 
 
 def _hmac(key: bytes, text: str) -> bytes:

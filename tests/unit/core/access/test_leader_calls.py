@@ -33,6 +33,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Topics.SignUploads": PRODUCE,
     "Topics.SignReads": CONSUME,
     "Topics.ListFiles": CONSUME,
+    "Topics.GetFilerKeys": CONSUME,
     "Groups.JoinGroup": GROUP,
     "Groups.LeaveGroup": GROUP,
     "Groups.CommitPositions": GROUP,
@@ -115,9 +116,9 @@ def test_a_bare_name_is_the_same_topic_as_in_the_handlers(topic: str) -> None:
     assert CallSubject(topic=topic).full_topic == full_topic_name(topic)
 
 
-def test_calls_that_change_something_are_audited() -> None:
+def test_calls_that_change_something_or_give_keys_are_audited() -> None:
     assert {call for call, entry in LEADER_CALLS.items() if entry.is_audited} == {
-        *("Groups.SetPositions", "Groups.DeleteGroup", "Auth.Login", "Auth.RotateAuthority"),
+        *("Groups.SetPositions", "Groups.DeleteGroup", "Auth.Login", "Auth.RotateAuthority", "Topics.GetFilerKeys"),
         *(
             f"Admin.{call}"
             for call in (

@@ -156,3 +156,14 @@ async def test_the_files_of_a_segment_are_listed_in_parts() -> None:
         for other in (paths.groups_folder(TOPIC, uid), paths.uploads_folder(uid), "", paths.topic_folder(TOPIC, "v")):
             with pytest.raises(RpcAborted, match="is not a folder of default/t"):
                 await listed(other)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "message"), [(3600, "hands out no keys of the filer"), (899, "900 to 3600"), (3601, "900 to 3600")]
+)
+@virtual_time
+async def test_a_release_without_a_role_gives_no_keys(seconds: int, message: str) -> None:
+    async with upload_service() as (service, _):
+        request = topics_pb2.GetFilerKeysRequest(topic="t", lifetime_seconds=seconds)
+        with pytest.raises(RpcAborted, match=message):
+            await service.GetFilerKeys(request, FakeServicerContext())  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ async def test_a_broker_reports_about_itself_and_does_little_else(tmp_path: Path
         assert isinstance(await reached(api, "Brokers.Report", api.tokens.issue("ended")), Unauthenticated)
 
 
-READS = ("Topics.SignReads", "Topics.ListFiles")
+READS = ("Topics.SignReads", "Topics.ListFiles", "Topics.GetFilerKeys")
 RIGHTS: list[tuple[dict[str, list[str]], set[str]]] = [
     (
         {"topics": ["flights"], "verbs": ["produce"]},
