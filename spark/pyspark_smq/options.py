@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from pyspark_smq.errors import InvalidOption, nearest
+from smq_core.errors import InvalidRequest
 from smq_core.model.entities import SECOND, Micros
+from smq_core.model.names import check_name
 from smq_core.model.units import parse_duration
 from smq_core.reading.pins import DEFAULT_LIFETIME, MIN_LIFETIME
 
@@ -202,7 +204,7 @@ class WriteOptions:
         given.need_together("txnAppId", "txnVersion")
         return WriteOptions(
             _connection(given, writes=True),
-            txn_app_id=given.text("txnAppId"),
+            txn_app_id=given.app(),
             txn_version=given.take("txnVersion", _natural, None),
             timeout=given.take("timeout", _seconds, DEFAULT_PUBLISH_TIMEOUT_SECONDS),
         )
@@ -262,6 +264,16 @@ class _Given:
     def text(self, name: str) -> str | None:
         """An empty text is no text."""
         return self._values.get(name) or None
+
+    def app(self) -> str | None:
+        """Checked before a task uploads a row."""
+        name = self._values.get("txnAppId")
+        if name is not None:
+            try:
+                check_name("an app's name", name)
+            except InvalidRequest as error:
+                raise InvalidOption(f"the option txnAppId: {error.message}", option="txnAppId") from None
+        return name
 
     def take(self, name: str, parse: Callable[[str], T], default: Any) -> Any:
         value = self._values.get(name)

@@ -243,4 +243,12 @@ MUTATIONS = (
         "            collected = []\n        collected",
         (f"{TESTS}/test_staging.py::test_no_part_is_larger_than_an_upload",),
     ),
+    Mutation(
+        "write_a_transaction_without_a_name_as_none",
+        "A write with txnVersion is done once, or refused.",
+        "spark/pyspark_smq/options.py",
+        'name = self._values.get("txnAppId")\n',
+        'name = self._values.get("txnAppId") or None\n',
+        ("tests/unit/spark/test_options.py",),
+    ),
 )

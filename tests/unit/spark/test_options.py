@@ -116,6 +116,9 @@ def test_writes() -> None:
     assert (write.txn_app_id, write.txn_version) == ("daily", 7)
     with pytest.raises(InvalidOption, match="txnVersion is missing"):
         WriteOptions.parse(BASE | {"txnAppId": "daily"})
+    for name in ("", "a\n", "\x1b[2J", "\ud800", "x" * 129):
+        with pytest.raises(InvalidOption, match="option txnAppId: an app's name has 1 to 128 printable characters"):
+            WriteOptions.parse(BASE | {"txnAppId": name, "txnVersion": "7"})
     with pytest.raises(InvalidOption, match="no meaning for a write"):
         WriteOptions.parse(BASE | {"startingPosition": "latest"})
 
