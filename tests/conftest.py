@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +105,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left_out = set(needing)
             items[:] = [item for item in items if item not in left_out]
     items[:] = in_order(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leaves out slow tests that would begin after ``SMQ_LAST_SLOW_START``, seconds since 1970: `.ci/run` has an end."""
+    if item.get_closest_marker("slow") and time.time() > float(os.environ.get("SMQ_LAST_SLOW_START", "inf")):
+        pytest.skip("slow, and the time for slow tests was over; run it by `make test SLOW=yes`")
 
 
 @pytest.hookimpl(optionalhook=True)
