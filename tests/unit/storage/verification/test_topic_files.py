@@ -91,7 +91,7 @@ class StoredTopic:
         etag = self.store.put(self.upload, sink.getvalue())
         found = self.chain(OPEN).info(2)
         assert found is not None and found.reference is not None
-        changed = replace(found, reference=replace(found.reference, etag=etag, bytes=1))
+        changed = replace(found, reference=replace(found.reference, etag=etag, bytes=len(sink.getvalue())))
         self.store.put(self.chunk(OPEN, 2), encode_chunk([], changed, chunk_schema()))
 
     def change_index(self, change: Callable[[IndexPage], IndexPage]) -> None:
