@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leaves out slow tests that would begin after ``SMQ_LAST_SLOW_START``, seconds since 1970: `.ci/run` has an end."""
+    """Leaves out slow tests that would begin after ``SMQ_LAST_SLOW_START``, in seconds since 1970."""
     if item.get_closest_marker("slow") and time.time() > float(os.environ.get("SMQ_LAST_SLOW_START", "inf")):
         pytest.skip("slow, and the time for slow tests was over; run it by `make test SLOW=yes`")
 

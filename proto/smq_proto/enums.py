@@ -46,6 +46,7 @@ class WireEnum:
 
 
 DURABILITY = WireEnum(data_pb2.Durability, "DURABILITY_", "Replicated", "Stored")
+PARTITIONER = WireEnum(data_pb2.Partitioner, "PARTITIONER_", "Hash", "Kafka")
 PHASE = WireEnum(data_pb2.Phase, "PHASE_", "pending", "open", "sealing", "sealed")
 REASON = WireEnum(
     data_pb2.Reason,

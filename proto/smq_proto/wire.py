@@ -24,10 +24,11 @@ from smq_core.model.entities import (
     TopicSpec,
 )
 from smq_core.model.interval_set import IntervalSet
-from smq_core.model.keyspace import KeyRange
+from smq_core.model.keyspace import KeyRange, Partitioner
 from smq_core.model.loss import Loss
+from smq_core.model.partition_offsets import PartitionOffsets, PartitionRows
 from smq_core.model.reference import Reference
-from smq_proto.enums import DURABILITY, PHASE, REASON
+from smq_proto.enums import DURABILITY, PARTITIONER, PHASE, REASON
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import topics_pb2
 
@@ -192,6 +193,7 @@ def topic_to_pb(topic: Topic, schema: TopicSchema | None = None) -> pb.TopicInfo
         flush_bytes=spec.flush_bytes,
         flush_interval=spec.flush_interval,
         flush_max_interval=spec.flush_max_interval or 0,
+        partitioner=PARTITIONER.value(spec.partitioner),
     )
 
 
@@ -205,6 +207,7 @@ def topic_from_pb(message: pb.TopicInfo) -> Topic:
         message.uid,
         TopicSpec(
             partitions=message.partitions,
+            partitioner=Partitioner(PARTITIONER.word(message.partitioner)),
             key=message.key or None,
             schema=columns_from_pb(message.schema),
             durability=Durability(DURABILITY.word(message.durability)),
@@ -230,6 +233,7 @@ def outcome_to_pb(
         uninherited=outcome.uninherited,
         lost=loss_to_pb(outcome.lost),
         successors=[segment_to_pb(s) for s in successors],
+        partitions=partition_offsets_to_pb(outcome.partitions),
     )
 
 
@@ -241,7 +245,35 @@ def outcome_from_pb(message: pb.SealOutcome) -> SealOutcome:
         forgotten_upto=message.forgotten_upto,
         uninherited=tuple(message.uninherited),
         lost=loss_from_pb(message.lost) if message.HasField("lost") else None,
+        partitions=partition_offsets_from_pb(message.partitions) if message.HasField("partitions") else None,
     )
+
+
+def partition_rows_to_pb(rows: PartitionRows) -> pb.PartitionRows | None:
+    """None if there are none."""
+    if not rows:
+        return None
+    return pb.PartitionRows(partitions=[partition for partition, _ in rows], rows=[count for _, count in rows])
+
+
+def partition_rows_from_pb(message: pb.PartitionRows) -> PartitionRows:
+    """Raises InvalidRequest if the two lists differ in length."""
+    if len(message.partitions) != len(message.rows):
+        raise InvalidRequest(
+            f"numbers of messages came for {len(message.partitions)} partitions, but there are {len(message.rows)}"
+        )
+    return tuple(zip(message.partitions, message.rows, strict=True))
+
+
+def partition_offsets_to_pb(offsets: PartitionOffsets | None) -> pb.PartitionOffsets | None:
+    if offsets is None:
+        return None
+    return pb.PartitionOffsets(first=offsets.first, ends=offsets.ends, jumps=partition_rows_to_pb(offsets.jumps))
+
+
+def partition_offsets_from_pb(message: pb.PartitionOffsets) -> PartitionOffsets:
+    """Raises InvalidRequest if the jumps are damaged."""
+    return PartitionOffsets(first=message.first, ends=tuple(message.ends), jumps=partition_rows_from_pb(message.jumps))
 
 
 def loss_to_pb(lost: Loss | None) -> pb.Loss | None:

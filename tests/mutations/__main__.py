@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import addresses, concurrency, input_bounds, spark, storage, store_settings
+from . import addresses, concurrency, input_bounds, kafka_offsets, spark, storage, store_settings
 from .broker import callers, file_lists, producer_lanes, quiet_segments, quotas, replication, requests, segments
 from .client import (
     cli,
@@ -49,6 +49,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "input_bounds": input_bounds.MUTATIONS,
     "addresses": addresses.MUTATIONS,
     "concurrency": concurrency.MUTATIONS,
+    "kafka_offsets": kafka_offsets.MUTATIONS,
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,
     "callers": callers.MUTATIONS,

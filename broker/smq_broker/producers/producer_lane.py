@@ -212,7 +212,8 @@ class ProducerLane:
                     if is_reference:
                         received = list(map(read_reference, own, ids))
                     elif (block := self._accept(hosted, sessions, rows, first, stop)) is not None:
-                        received = read_rows(own, ids, block)
+                        counts = hosted.machine.config.counts_partitions
+                        received = read_rows(own, ids, block, counts_partitions=counts)
                     if received:
                         _append_run(hosted, sessions, received, links)
                 first = stop

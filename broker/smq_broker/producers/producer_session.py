@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 
 from smq_broker.producers.claims import check_identity
 from smq_broker.producers.received_batches import ReceivedBatch
@@ -17,6 +18,7 @@ from smq_broker.producers.session_port import SessionPort
 from smq_broker.rows.payloads import PayloadSpan, compact
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import InvalidRequest, Overloaded, ReferenceRejected, SegmentSealed, SmqError, Unavailable
+from smq_core.model.partition_offsets import PartitionRows
 from smq_core.replica.log_entries import Ack, BatchId
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_proto.error_conversion import error_to_pb
@@ -53,6 +55,8 @@ class ProducerSession:
         self._checked: ReceivedBatch | None = None
         self._check_valid_until = 0.0
         """In monotonic seconds, of the batch whose uploads were checked last."""
+        self._checked_partition_rows: PartitionRows = ()
+        """Of that batch, if it is a reference."""
 
     @property
     def is_open(self) -> bool:
@@ -187,7 +191,10 @@ class ProducerSession:
     @requires_lock("hosted.lock")
     def _append(self, machine: SegmentReplica, batch: ReceivedBatch) -> bool:
         try:
-            if machine.append(self, batch.incoming, self.hosted.clock.now()) is None:
+            incoming = batch.incoming
+            if incoming.reference is not None and machine.config.counts_partitions:
+                incoming = replace(incoming, partition_rows=self._checked_partition_rows)
+            if machine.append(self, incoming, self.hosted.clock.now()) is None:
                 return False
         except SegmentSealed:
             return False  # the outcome will say that it is not in the log
@@ -253,7 +260,7 @@ class ProducerSession:
             assert batch.uploads is not None
             valid_until = time.monotonic() + self.hosted.upload_check_valid_seconds
             try:
-                self._port.uploads.check_before_append(
+                partition_rows = self._port.uploads.check_before_append(
                     self.hosted, batch.incoming.id, batch.uploads, self._require_open
                 )
             except ReferenceRejected as error:
@@ -263,6 +270,7 @@ class ProducerSession:
             else:
                 with self.hosted.lock:
                     self._checked, self._check_valid_until = batch, valid_until
+                    self._checked_partition_rows = partition_rows
             self.append_waiting()
 
     def _next_to_check(self) -> ReceivedBatch | None:

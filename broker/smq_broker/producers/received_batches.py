@@ -38,9 +38,12 @@ class ReceivedBatch:
 
 
 def read_rows(
-    sub_batches: Sequence[pb.ProducerFrame.SubBatch], ids: Sequence[BatchId], block: Block
+    sub_batches: Sequence[pb.ProducerFrame.SubBatch], ids: Sequence[BatchId], block: Block, *, counts_partitions: bool
 ) -> list[ReceivedBatch]:
-    """The sub-batches of one segment, in the block that has their rows one after the other."""
+    """The sub-batches of one segment, in the block that has their rows one after the other.
+
+    ``counts_partitions`` is as in the segment's ReplicaConfig.
+    """
     bytes_per_row = block.nbytes / block.num_rows
     received = []
     first = 0
@@ -56,6 +59,7 @@ def read_rows(
             partition_max=high,
             payload=payload,
             large_values=names,
+            partition_rows=block.partition_rows(first, sub_batch.rows) if counts_partitions else (),
         )
         received.append(ReceivedBatch(incoming, sub_batch.rejections, payload))
         first += sub_batch.rows

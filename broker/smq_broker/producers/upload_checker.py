@@ -14,6 +14,8 @@ from datetime import datetime
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import CorruptChunk, InvalidRequest, StoreDenied, StoreUnavailable
 from smq_core.model.entities import SECOND, Micros
+from smq_core.model.keyspace import KeyRange
+from smq_core.model.partition_offsets import PartitionRows
 from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import BatchId
 from smq_core.replica.segment_replica import ReplicaState
@@ -48,13 +50,14 @@ class UploadChecker:
         id_: BatchId,
         uploads: Reference | Sequence[str],
         require_open: Callable[[], None],
-    ) -> None:
+    ) -> PartitionRows:
         """Checks what a batch refers to: a reference as :meth:`check`, or the names of large values.
 
         Each object of a large value must exist, and be young enough. Nothing is checked if the batch is a repeat or the
         segment is not open, which ``append`` decides: a repeat is in the log, even if its upload is too old by now.
         Waits while the filer does not answer; ``require_open`` raises an error to end that.
 
+        Returns how many messages of each partition a reference has that was checked.
         Raises ReferenceRejected, and InvalidRequest if these are more names than a batch may have.
         """
         if isinstance(uploads, Reference):
@@ -68,32 +71,35 @@ class UploadChecker:
         while True:
             with hosted as machine:
                 if machine.state is not ReplicaState.OPEN or not machine.is_new(id_):
-                    return
+                    return ()
             try:
-                self._check(hosted, uploads)
+                return self._check(hosted, uploads)
             except StoreDenied:
                 raise
             except StoreUnavailable as error:
                 hosted.log.warning("upload.store_unavailable", upload=name, error=error.message)
                 hosted.fenced.wait(RETRY_SECONDS)
-            else:
-                return
             require_open()
 
-    def _check(self, hosted: HostedSegment, uploads: Reference | Sequence[str]) -> None:
+    def _check(self, hosted: HostedSegment, uploads: Reference | Sequence[str]) -> PartitionRows:
         if isinstance(uploads, Reference):
-            self.check(hosted, uploads)
-            return
+            return self.check(hosted, uploads)
         for name in uploads:
             self._check_large_value(hosted, name)
+        return ()
 
-    def check(self, hosted: HostedSegment, reference: Reference) -> None:
-        """Raises ReferenceRejected if the segment must not take this reference, and StoreUnavailable."""
+    def check(self, hosted: HostedSegment, reference: Reference) -> PartitionRows:
+        """Returns how many messages of each partition the reference has.
+
+        Raises ReferenceRejected if the segment must not take it, and StoreUnavailable.
+        """
         segment = hosted.segment
         check_reference(reference, segment.name, segment.range, segment.schema_version)
         upload = self._find(hosted, reference)
         check_upload(reference, upload.parsed, upload.size, hosted.topic.uid, hosted.wire.message)
         check_age(reference.upload, self._age(upload.modified), hosted.max_upload_age)
+        named = KeyRange(reference.partition_min, reference.partition_max + 1)
+        return tuple((it, rows) for it, rows in upload.parsed.footer.partitions if rows and it in named)
 
     def _check_large_value(self, hosted: HostedSegment, name: str) -> None:
         try:

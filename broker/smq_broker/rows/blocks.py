@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from smq_broker.rows.batches import WireSchemas
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.partition_offsets import PartitionRows
 from smq_proto.v1 import data_pb2 as pb
 
 # A smaller received block is copied, because it would pin a much larger network buffer. Such blocks are joined later.
@@ -68,6 +69,10 @@ class Block(ABC):
     def count_partitions(self, first: int, rows: int, range_: KeyRange, counts: list[int]) -> None:
         """Counts these rows in equal slices of the range, in which their partitions are."""
 
+    @abstractmethod
+    def partition_rows(self, first: int, rows: int) -> PartitionRows:
+        """How many of these rows, at least one, each partition has."""
+
 
 class ArrowBlock(Block):
     """No code runs per row: the bounds and the counts of its partition column are vectorised."""
@@ -112,6 +117,10 @@ class ArrowBlock(Block):
         slices = (own - range_.start) * len(counts) // len(range_)
         for number, count in enumerate(np.bincount(slices).tolist()):
             counts[number] += count
+
+    def partition_rows(self, first: int, rows: int) -> PartitionRows:
+        partitions, counts = np.unique(self._partition_column[first : first + rows], return_counts=True)
+        return tuple(zip(partitions.tolist(), counts.tolist(), strict=True))
 
     @property
     def _partition_column(self) -> npt.NDArray[np.int32]:

@@ -13,7 +13,16 @@ from smq_broker.rows.payloads import block_of, split_block
 from smq_core.errors import InvalidRequest
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import producer_from_pb, producer_to_pb, reference_from_pb, reference_to_pb
+from smq_proto.wire import (
+    partition_offsets_from_pb,
+    partition_offsets_to_pb,
+    partition_rows_from_pb,
+    partition_rows_to_pb,
+    producer_from_pb,
+    producer_to_pb,
+    reference_from_pb,
+    reference_to_pb,
+)
 
 
 def encode_message(message: ReplicationMessage, empty: pa.RecordBatch) -> tuple[bytes, pa.RecordBatch | None]:
@@ -59,10 +68,14 @@ def decode_entries(header: pb.ReplicationBatch, block: Block) -> tuple[Entry, ..
             payload=next(payloads) if reference is None else None,
             reference=reference,
             large_values=large_values,
+            partition_rows=partition_rows_from_pb(entry.partition_rows),
         )
         inherited = None
         if entry.HasField("inherited"):
             inherited = {name: producer_from_pb(state) for name, state in entry.inherited.producers.items()}
+        partition_starts = None
+        if entry.HasField("partition_starts"):
+            partition_starts = partition_offsets_from_pb(entry.partition_starts)
         entries.append(
             Entry(
                 first=first,
@@ -70,6 +83,7 @@ def decode_entries(header: pb.ReplicationBatch, block: Block) -> tuple[Entry, ..
                 appended=entry.appended,
                 forgotten=tuple(entry.forgotten),
                 inherited=inherited,
+                partition_starts=partition_starts,
             )
         )
         first += entry.rows
@@ -94,4 +108,6 @@ def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
         inherited=inherited,
         reference=reference_to_pb(entry.batch.reference) if entry.batch.reference is not None else None,
         large_values=entry.batch.large_values,
+        partition_rows=partition_rows_to_pb(entry.batch.partition_rows),
+        partition_starts=partition_offsets_to_pb(entry.partition_starts),
     )

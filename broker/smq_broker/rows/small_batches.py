@@ -8,6 +8,7 @@ reads them, or when enough have come to share one.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import Self
@@ -18,6 +19,7 @@ from smq_broker.rows.batches import WireSchemas
 from smq_broker.rows.blocks import COPY_BELOW_BYTES, ArrowBlock, Block
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.partition_offsets import PartitionRows
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.array_buffers import array_of
@@ -101,6 +103,9 @@ class SmallBatch(Block):
     def count_partitions(self, first: int, rows: int, range_: KeyRange, counts: list[int]) -> None:
         for partition in self.partitions[first : first + rows]:
             counts[(partition - range_.start) * len(counts) // len(range_)] += 1
+
+    def partition_rows(self, first: int, rows: int) -> PartitionRows:
+        return tuple(sorted(Counter(self.partitions[first : first + rows]).items()))
 
 
 def read_small_batch(message: pb.SmallBatch) -> SmallBatch:

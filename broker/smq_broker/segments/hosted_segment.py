@@ -125,6 +125,7 @@ class HostedSegment:
                 flush_max_interval=topic.spec.flush_max_interval,
                 producer_limits=producer_limits,
                 journal=journal is not None,
+                counts_partitions=topic.spec.has_kafka_offsets,
             )
         )
         self.journal = journal

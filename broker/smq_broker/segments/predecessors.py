@@ -10,7 +10,7 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import ChainEnd
 from smq_core.errors import SmqError
 from smq_core.model.chunk_info import SealOutcome
-from smq_core.model.entities import Topic, number_of
+from smq_core.model.entities import Topic, number_of, range_of
 from smq_core.model.interval_set import contains
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import sealed_index
@@ -32,7 +32,7 @@ class PredecessorOutcomes(Protocol):
         ...
 
     def read_removed(self, segment: str) -> SealOutcome | None:
-        """An empty outcome if retention has removed the segment, and its seal chunk with it; otherwise None."""
+        """What is still known if retention has removed the segment, and its seal chunk with it; otherwise None."""
         ...
 
 
@@ -56,8 +56,11 @@ class StoredOutcomes:
         return None if info is None else info.outcome
 
     def read_removed(self, segment: str) -> SealOutcome | None:
-        removed = sealed_index.load(self._store, self._topic.name, self._topic.uid).removed
-        return SealOutcome(segment=segment, end=0) if contains(removed, number_of(segment)) else None
+        index = sealed_index.load(self._store, self._topic.name, self._topic.uid)
+        if not contains(index.removed, number_of(segment)):
+            return None
+        partitions = None if index.partitions is None else index.partitions.of(range_of(segment))
+        return SealOutcome(segment=segment, end=0, partitions=partitions)
 
 
 def wait_for_predecessors(hosted: HostedSegment, outcomes: PredecessorOutcomes, on_opened: Callable[[], None]) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from smq_core.model.compacted_rows import CompactedRows
 from smq_core.model.entities import Micros
+from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
+from smq_core.model.partition_offsets import PartitionOffsets, SealedPartitions
 from smq_core.model.reference import Reference
 
 
@@ -57,7 +59,8 @@ class SealOutcome:
 
     ``forgotten_upto`` is above the first offset of the last batch of every producer that was forgotten.
     ``uninherited`` names predecessors whose producers are not in ``producers``, because the segment ended before a
-    batch came: its successors inherit from them directly.
+    batch came: its successors inherit from them directly. ``partitions`` says where the partitions of the segment end;
+    None if the topic does not count their messages, and if ``uninherited`` has any.
     """
 
     segment: str
@@ -66,6 +69,11 @@ class SealOutcome:
     lost: Loss | None = None
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
+    partitions: PartitionOffsets | None = None
+
+    def sealed_partitions(self, range_: KeyRange) -> SealedPartitions:
+        """What the segment, which had this range, leaves to its successors."""
+        return SealedPartitions(range=range_, offsets=self.partitions, lost=self.lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +90,7 @@ class ChunkInfo:
     ``producers`` is the state of producers at the chunk's end. If ``snapshot_at`` is None, it has all of them.
     Otherwise it has those that changed in this chunk, ``forgotten`` names those that were dropped, and the chunk at
     offset ``snapshot_at`` is the last one that has all. ``forgotten_upto`` and ``uninherited`` are as in SealOutcome.
+    ``partitions`` says where all partitions of the segment end after this chunk, if the topic counts their messages.
 
     ``schema_version`` is the segment's.
 
@@ -110,6 +119,7 @@ class ChunkInfo:
     appended: Micros | None = None
     large_values: tuple[str, ...] = ()
     compacted: CompactedRows | None = None
+    partitions: PartitionOffsets | None = None
 
     @property
     def end(self) -> int:
@@ -125,4 +135,5 @@ class ChunkInfo:
             lost=self.lost,
             forgotten_upto=self.forgotten_upto,
             uninherited=self.uninherited,
+            partitions=self.partitions,
         )

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from smq_core.access.quotas import TopicQuota
-from smq_core.model.keyspace import KeyRange
+from smq_core.model.keyspace import KeyRange, Partitioner, Ring
 from smq_core.model.loss import Loss
 from smq_core.model.superseded_chunks import SupersededChunks
 
@@ -111,6 +111,7 @@ class TopicSpec:
     """The desired state of a topic. Defaults are those of the Topic resource."""
 
     partitions: int = 1024
+    partitioner: Partitioner = Partitioner.HASH
     key: str | None = None
     schema: tuple[Column, ...] = ()
     durability: Durability = Durability.REPLICATED
@@ -133,6 +134,15 @@ class TopicSpec:
     retention_abandoned_after: Micros | None = 7 * 24 * 3600 * SECOND
     delete_data: bool = False
     quotas: tuple[TopicQuota, ...] = ()
+
+    @property
+    def ring(self) -> Ring:
+        return Ring(self.partitions, self.partitioner)
+
+    @property
+    def has_kafka_offsets(self) -> bool:
+        """Whether segments count the messages of each partition."""
+        return self.partitioner is Partitioner.KAFKA
 
     @property
     def longest_flush_interval(self) -> Micros:

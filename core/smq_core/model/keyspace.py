@@ -1,7 +1,8 @@
 """The hash ring of a topic: from keys to partitions, and ranges of partitions.
 
-A topic has P partitions, 0..P-1. A segment covers a half-open range of them. The partition of a key is
-``xxh3_64(key) % P``. Rows without a key get a partition that the producer chooses for each batch.
+A topic has P partitions, 0..P-1. A segment covers a half-open range of them. The topic's partitioner says which one a
+key has: ``xxh3_64(key) % P``, or what Kafka's clients choose. Rows without a key get a partition that the producer
+chooses for each batch.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import xxhash
+
+from smq_core.model.kafka_partitioner import kafka_partition_of, kafka_partitions_of
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 MAX_PARTITIONS = 65_536
+# Each of them is a partition for Kafka's clients, which keep lists of all of them and fetch them one by one.
+MAX_KAFKA_PARTITIONS = 1_024
 # So few are faster without numpy, each call of which costs as much as several keys.
 FEW_KEYS = 64
 
@@ -91,3 +97,32 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> npt.NDArray[np.int3
         return np.array([partition_of(key, partitions) for key in keys], np.int32)
     digests = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
     return (digests % np.uint64(partitions)).astype(np.int32)
+
+
+class Partitioner(StrEnum):
+    """How a topic's producers choose the partition of a key.
+
+    With ``Kafka`` the partitions are those of Kafka's clients, and have Kafka's offsets. These clients may choose any
+    partition for any key, so a reader of such a topic must not conclude the partition from the key.
+    """
+
+    HASH = "Hash"
+    KAFKA = "Kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """All partitions of a topic, and the partitioner of its keys."""
+
+    partitions: int
+    partitioner: Partitioner = Partitioner.HASH
+
+    def partition_of(self, key: bytes) -> int:
+        """The partition of one key."""
+        return (kafka_partition_of if self.partitioner is Partitioner.KAFKA else partition_of)(key, self.partitions)
+
+    def partitions_of(self, keys: Sequence[bytes]) -> npt.NDArray[np.int32]:
+        """The partitions of many keys. Returns int32 of shape (len(keys),)."""
+        if self.partitioner is Partitioner.KAFKA:
+            return kafka_partitions_of(keys, self.partitions)
+        return partitions_of(keys, self.partitions)

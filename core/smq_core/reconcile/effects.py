@@ -5,9 +5,11 @@ The caller carries them out in any order, and may lose any of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from smq_core.model.entities import Layout, Replica, SealedSegment, Segment
+from smq_core.model.partition_offsets import SealedPartitions
 from smq_core.sealing.seal_coordinator import SealEffect
 
 
@@ -41,9 +43,13 @@ class FlushAhead:
 
 @dataclass(frozen=True, slots=True)
 class AppendIndex:
-    """Append these to the index of sealed segments. Answered by IndexAppended."""
+    """Append these to the index of sealed segments. Answered by IndexAppended.
+
+    ``partitions`` has Kafka's offsets of each, by name; it is empty if the topic has none.
+    """
 
     entries: tuple[SealedSegment, ...]
+    partitions: Mapping[str, SealedPartitions] = field(default_factory=dict)
 
 
 Effect = ReadLayout | PutLayout | OpenReplica | FlushAhead | SealEffect | AppendIndex

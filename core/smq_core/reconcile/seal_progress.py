@@ -6,11 +6,12 @@ without a pause. The functions change the records only to note what was requeste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from smq_core.model import layout_transitions as layouts
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import MILLISECOND, SECOND, Layout, Liveness, Micros, SealedSegment, Segment
+from smq_core.model.partition_offsets import SealedPartitions
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.reconcile.effects import Effect, FlushAhead
 from smq_core.reconcile.segment_record import SegmentRecords
@@ -123,6 +124,15 @@ def entries_to_index(layout: Layout, records: SegmentRecords, now: Micros) -> tu
     outcomes = records.outcomes()
     entries = [_sealed_entry(layout.segment(name), outcomes[name], records, now) for name in leaving]
     return tuple(sorted(entries, key=lambda e: e.number))
+
+
+def sealed_partitions(entries: Iterable[SealedSegment], records: SegmentRecords) -> dict[str, SealedPartitions]:
+    """What these segments leave of Kafka's offsets, by name."""
+    outcomes = records.outcomes()
+    return {
+        entry.name: SealedPartitions(range=entry.range, offsets=outcomes[entry.name].partitions, lost=entry.lost)
+        for entry in entries
+    }
 
 
 def _sealed_entry(segment: Segment, outcome: SealOutcome, records: SegmentRecords, now: Micros) -> SealedSegment:

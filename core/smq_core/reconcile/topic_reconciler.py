@@ -47,7 +47,7 @@ from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenRepl
 from smq_core.reconcile.opening_progress import OpenBackoff, opening_effects
 from smq_core.reconcile.requested_changes import RequestedChanges
 from smq_core.reconcile.seal_planner import plan_seals
-from smq_core.reconcile.seal_progress import entries_to_index, seal_effects
+from smq_core.reconcile.seal_progress import entries_to_index, seal_effects, sealed_partitions
 from smq_core.reconcile.segment_record import SegmentRecords
 from smq_core.reconcile.topic_story import TopicStory
 from smq_core.scaling.placement import BrokerView, Placer
@@ -191,7 +191,8 @@ class TopicReconciler:
         if not entries:
             return []
         self._index_append_pending = True
-        return [AppendIndex(entries)]
+        has_offsets = self.topic.spec.has_kafka_offsets
+        return [AppendIndex(entries, sealed_partitions(entries, self._records) if has_offsets else {})]
 
     def _change(self, now: Micros, brokers: Mapping[str, BrokerView]) -> list[Effect]:
         """Combines every change in one PUT: sealed segments leave the layout, new plans enter it."""

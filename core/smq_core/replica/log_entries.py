@@ -11,6 +11,7 @@ from typing import NamedTuple
 from smq_core.model.chunk_info import ChunkInfo, Producers
 from smq_core.model.entities import SECOND, Durability, Micros
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.partition_offsets import PartitionOffsets, PartitionRows
 from smq_core.model.reference import Reference
 
 # A chunk takes at most this many bytes from the tail, or ``flush_bytes`` if that is more.
@@ -52,7 +53,7 @@ class IncomingBatch:
     """A batch as a producer sent it. ``payload`` is opaque.
 
     With a ``reference`` the rows are in an upload, and ``nbytes`` does not count them. ``large_values`` names the
-    objects with values of these rows.
+    objects with values of these rows. ``partition_rows`` is empty unless the segment counts them.
     """
 
     id: BatchId
@@ -63,6 +64,7 @@ class IncomingBatch:
     payload: object
     reference: Reference | None = None
     large_values: tuple[str, ...] = ()
+    partition_rows: PartitionRows = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class Entry:
 
     An entry also carries what the primary decided about producers just before this batch, so that every replica and
     every sealer computes the same state: ``forgotten`` names producers to drop. ``inherited`` is what the first entry
-    of a segment takes over from the predecessors.
+    of a segment takes over from the predecessors, and ``partition_starts`` where its partitions begin after them.
     """
 
     first: int
@@ -79,6 +81,7 @@ class Entry:
     appended: Micros
     forgotten: tuple[str, ...] = ()
     inherited: Producers | None = None
+    partition_starts: PartitionOffsets | None = None
 
     @property
     def end(self) -> int:
@@ -113,6 +116,7 @@ class ChunkWrite:
     An entry with a reference is alone in its chunk, whose file has no rows.
 
     ``snapshot_at`` is the first offset of the last chunk that contains the whole state; None if this one should.
+    ``partitions`` says where the partitions end after it, if the segment counts their messages.
     """
 
     first: int
@@ -120,6 +124,7 @@ class ChunkWrite:
     producers: Producers
     forgotten_upto: int = 0
     snapshot_at: int | None = None
+    partitions: PartitionOffsets | None = None
 
     @property
     def end(self) -> int:
@@ -158,6 +163,7 @@ class ChunkWrite:
             appended=self.entries[0].appended if self.reference is not None else None,
             schema_version=schema_version,
             large_values=tuple(name for entry in self.entries for name in entry.batch.large_values),
+            partitions=self.partitions,
         )
         if self.snapshot_at is None:
             return info
@@ -175,7 +181,8 @@ class ReplicaConfig:
     """The settings that never change for a segment. ``replicas`` are incarnations; the first one is the primary.
 
     ``flush_max_interval`` is as in the topic's spec. A primary forgets producers beyond ``producer_limits``. With
-    ``journal`` an entry counts for the watermark only once it is in this replica's journal.
+    ``journal`` an entry counts for the watermark only once it is in this replica's journal. With ``counts_partitions``
+    the log has Kafka's offsets, so each batch says how many messages of each partition it has.
     """
 
     segment: str
@@ -189,6 +196,7 @@ class ReplicaConfig:
     flush_max_interval: Micros | None = None
     producer_limits: ProducerLimits = ProducerLimits()
     journal: bool = False
+    counts_partitions: bool = False
 
     @property
     def is_primary(self) -> bool:

@@ -45,8 +45,8 @@ class _ProducerStreams:
 class ProducerSessions:
     """``producers`` is the state at the log's end. The other parts of this class are used at a primary only."""
 
-    def __init__(self, config: ReplicaConfig) -> None:
-        self.producers = ProducerMap()
+    def __init__(self, config: ReplicaConfig, producers: ProducerMap) -> None:
+        self.producers = producers
         self.unread_predecessors = set(config.predecessors)
         self._limits = config.producer_limits
         self._read: dict[str, Producers] = {}

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain, islice
 
-from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
+from smq_core.errors import InvalidRequest, NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model.chunk_info import SealOutcome
-from smq_core.model.entities import Durability, Micros
-from smq_core.replica.chain_producers import ChainProducers
+from smq_core.model.entities import Durability, Micros, range_of
+from smq_core.model.partition_offsets import PartitionOffsets, SealedPartitions, inherited_offsets, offsets_from_zero
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.flush_interval import flush_interval
 from smq_core.replica.followers import Follower
@@ -38,6 +38,8 @@ from smq_core.replica.log_entries import (
     ReplicaConfig,
     ReplicationMessage,
 )
+from smq_core.replica.log_state import ChainState, LogState
+from smq_core.replica.partition_counter import PartitionCounter
 from smq_core.replica.pending_acks import PendingAcks
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.producer_sessions import OpenedProducer, ProducerSessions
@@ -88,7 +90,13 @@ class SegmentReplica:
     recent: RecentEntries = field(default_factory=RecentEntries)
     """Entries below ``chain_end``, where the tail begins."""
     sessions: ProducerSessions = field(init=False)
-    _chain_producers: ChainProducers = field(init=False)
+    _state: LogState = field(init=False)
+    """At the log's end. The sessions share its producers."""
+    _chain_state: ChainState = field(init=False)
+    _read_partitions: dict[str, SealedPartitions] = field(default_factory=dict)
+    """Of the predecessors that have been read."""
+    _partition_starts: PartitionOffsets | None = None
+    """What the first entry carries, if the predecessors have been read."""
     _journaled: bool = field(init=False)
     _followers: dict[str, Follower] = field(default_factory=dict)
     _pending_acks: PendingAcks = field(default_factory=PendingAcks)
@@ -99,8 +107,9 @@ class SegmentReplica:
     _last_appended: Micros = 0
 
     def __post_init__(self) -> None:
-        self.sessions = ProducerSessions(self.config)
-        self._chain_producers = ChainProducers(self.config.producer_limits)
+        self._state = self.state_at_start()
+        self.sessions = ProducerSessions(self.config, self._state.producers)
+        self._chain_state = ChainState(self.config.producer_limits, self.state_at_start())
         self._journaled = self.config.journal
         self._followers = {name: Follower() for name in self.config.followers if self.config.is_primary}
         if self.config.is_primary and self.config.predecessors:
@@ -127,9 +136,15 @@ class SegmentReplica:
     def predecessor_sealed(self, outcome: SealOutcome) -> None:
         """This predecessor's seal chunk was read from the filer. After the last one, the segment opens.
 
-        ``unread_predecessors`` may get further names: see ``SealOutcome.uninherited``.
+        ``unread_predecessors`` may get further names: see ``SealOutcome.uninherited``. Raises CorruptChunk if the
+        segment counts partitions, and no outcome says where one of them ends.
         """
+        is_new = outcome.segment in self.sessions.unread_predecessors
         self.sessions.predecessor_sealed(outcome)
+        if self.config.counts_partitions and is_new:
+            self._read_partitions[outcome.segment] = outcome.sealed_partitions(range_of(outcome.segment))
+            if not self.sessions.unread_predecessors:
+                self._inherit_partitions()
         if self.state is ReplicaState.WAITING and not self.sessions.unread_predecessors:
             self.state = ReplicaState.OPEN
 
@@ -159,8 +174,8 @@ class SegmentReplica:
     def append(self, stream: object, batch: IncomingBatch, now: Micros) -> Entry | None:
         """Appends the next batch of a producer. Returns None if it is a repeat; ``take_acks`` acks repeats, too.
 
-        Raises SequenceGap (with the expected sequence), ProducerFenced, WrongPartition, NotOpenYet, SegmentSealed, or
-        Unavailable if the producer has opened a newer stream.
+        Raises SequenceGap (with the expected sequence), ProducerFenced, WrongPartition, NotOpenYet, SegmentSealed,
+        InvalidRequest, or Unavailable if the producer has opened a newer stream.
         An error leaves the replica unchanged.
         """
         self._require_open()
@@ -173,6 +188,11 @@ class SegmentReplica:
                 f"{self.config.segment} covers {own}, but the batch has partitions "
                 f"{batch.partition_min}..{batch.partition_max}; locate the topic again and split the batch by segment",
                 segment=self.config.segment,
+            )
+        if self.config.counts_partitions and sum(rows for _, rows in batch.partition_rows) != batch.rows:
+            raise InvalidRequest(
+                f"{self.config.segment} counts the messages of each partition, but a batch of {batch.rows} messages "
+                f"counts {batch.partition_rows}"
             )
         expected = self._producers.expected(id_.producer, id_.epoch)
         if id_.sequence > expected:
@@ -191,6 +211,7 @@ class SegmentReplica:
             appended=self._last_appended,
             forgotten=forgotten,
             inherited=self.sessions.take_inherited(),
+            partition_starts=self._partition_starts if self.end == 0 else None,
         )
         self._append_entry(entry)
         self._pending_acks.add(entry.end, Ack(stream, id_, entry.first))
@@ -318,7 +339,7 @@ class SegmentReplica:
             if entry.first == self.end:
                 self._append_entry(entry)
         self.watermark = max(self.watermark, min(message.watermark, self.end))
-        self._chain_producers.chain_extended(self._trim(min(message.chain_end, self.end)))
+        self._chain_state.chain_extended(self._trim(min(message.chain_end, self.end)))
         return self.end
 
     # ---- the journal
@@ -374,7 +395,7 @@ class SegmentReplica:
         )
         if not due:
             return None
-        self._chunk_in_flight = self._chain_producers.next_chunk(self.chain_end, self._next_entries(upto))
+        self._chunk_in_flight = self._chain_state.next_chunk(self.chain_end, self._next_entries(upto))
         return self._chunk_in_flight
 
     def _next_entries(self, upto: int) -> tuple[Entry, ...]:
@@ -425,7 +446,7 @@ class SegmentReplica:
         self._chunk_in_flight = None
         if self.state is ReplicaState.SEALED:
             return
-        self._chain_producers.chunk_written(chunk)
+        self._chain_state.chunk_written(chunk)
         self._trim(chunk.end)
         if self.config.durability is Durability.STORED:
             self._advance_watermark()
@@ -460,9 +481,18 @@ class SegmentReplica:
         self.keep_recent_bytes(0)
         self._pending_acks.clear()
 
-    def chain_producers(self) -> ProducerMap:
-        """The producers' state at ``chain_end``, where the tail begins."""
-        return self._chain_producers.at_chain_end()
+    def state_at_start(self) -> LogState:
+        """The log's state at offset 0, as far as it is known without the predecessors."""
+        starts_at_zero = self.config.counts_partitions and not self.config.predecessors
+        return LogState(partitions=PartitionCounter(offsets_from_zero(self.config.range)) if starts_at_zero else None)
+
+    def state_at_chain_end(self) -> LogState:
+        """The log's state at ``chain_end``, where the tail begins."""
+        return self._chain_state.at_chain_end()
+
+    def state_at_end(self) -> LogState:
+        """The log's state at ``end``."""
+        return self._state.copy()
 
     @property
     def inherits(self) -> bool:
@@ -499,6 +529,11 @@ class SegmentReplica:
     def _producers(self) -> ProducerMap:
         return self.sessions.producers
 
+    def _inherit_partitions(self) -> None:
+        self._partition_starts = inherited_offsets(self.config.range, self._read_partitions.values())
+        self._state.partitions = PartitionCounter(self._partition_starts)
+        self._read_partitions.clear()
+
     def _require_open(self) -> None:
         if self.state is ReplicaState.WAITING:
             raise NotOpenYet(
@@ -523,7 +558,7 @@ class SegmentReplica:
         self.tail_bytes += batch.nbytes
         if batch.reference is not None:
             self._reference_ends.append(entry.end)
-        self._producers.apply(entry)
+        self._state.apply(entry)
         if batch.reference is None:
             self.counters.messages += batch.rows
         self.counters.bytes += batch.nbytes

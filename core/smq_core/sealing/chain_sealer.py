@@ -17,7 +17,7 @@ from smq_core.model.chunk_info import ChunkInfo, SealOutcome
 from smq_core.model.loss import Loss
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import MAX_CHUNK_BYTES, ChunkWrite, Entry
-from smq_core.replica.producer_map import ProducerMap
+from smq_core.replica.log_state import LogState
 from smq_core.replica.segment_replica import SegmentReplica
 
 
@@ -55,6 +55,7 @@ class WriteSeal:
             lost=fixed.lost,
             forgotten_upto=fixed.forgotten_upto,
             uninherited=fixed.uninherited,
+            partitions=fixed.partitions,
             schema_version=schema_version,
         )
 
@@ -65,14 +66,14 @@ StoreReply = ChunkInfo | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsealedTail:
-    """The entries that a sealer holds, contiguous from ``start``, and the producers' state at ``start``.
+    """The entries that a sealer holds, contiguous from ``start``, and the log's ``state`` at ``start``.
 
     ``uninherited`` names the segment's predecessors if the sealer does not know what the segment takes over from them.
     The first entry of the log says it, so this matters only for a segment that ends empty.
     """
 
     start: int = 0
-    producers: ProducerMap = field(default_factory=ProducerMap)
+    state: LogState = field(default_factory=LogState)
     entries: tuple[Entry, ...] = ()
     knows_chain_end: bool = False
     """Only this sealer wrote the chain, apart from other sealers."""
@@ -80,12 +81,10 @@ class UnsealedTail:
 
     @staticmethod
     def of(replica: SegmentReplica) -> UnsealedTail:
-        producers = replica.chain_producers()
-        if replica.end == 0 and replica.inherits:
-            producers = replica.sessions.producers.copy()
+        at_start = replica.end == 0 and replica.inherits
         return UnsealedTail(
             start=replica.chain_end,
-            producers=producers,
+            state=replica.state_at_end() if at_start else replica.state_at_chain_end(),
             entries=tuple(replica.tail),
             knows_chain_end=replica.config.is_primary,
             uninherited=() if replica.inherits else replica.config.predecessors,
@@ -94,7 +93,12 @@ class UnsealedTail:
     @staticmethod
     def of_recovered(replica: SegmentReplica, snapshot_at: int) -> UnsealedTail:
         """What a journal holds. ``snapshot_at`` is where the walk begins: 0, or a chunk with all producers' state."""
-        return UnsealedTail(start=snapshot_at, entries=tuple(replica.tail), uninherited=replica.config.predecessors)
+        return UnsealedTail(
+            start=snapshot_at,
+            state=replica.state_at_start(),
+            entries=tuple(replica.tail),
+            uninherited=replica.config.predecessors,
+        )
 
 
 def seal(
@@ -114,25 +118,29 @@ def seal(
     It reads a chunk before it writes one of that name, except where only it can have written the chain. If such a PUT
     finds another object, it reads after all.
     """
-    at, producers, must_read = held.start, held.producers.copy(), not held.knows_chain_end
+    at, state, must_read = held.start, held.state.copy(), not held.knows_chain_end
     while True:
         found = (yield ReadChunk(at)) if must_read else None
         if isinstance(found, ChunkInfo):
             if found.sealed:
                 return found.outcome
             at = found.end
-            producers.apply_chunk(found)
+            state.apply_chunk(found)
             continue
         must_read = False
         missing_entries = _entries_from(held.entries, at, max_chunk_bytes)
         if missing_entries:
-            after = producers.copy()
+            after = state.copy()
             after.apply_all(missing_entries)
             chunk = ChunkWrite(
-                first=at, entries=missing_entries, producers=after.snapshot(), forgotten_upto=after.forgotten_upto
+                first=at,
+                entries=missing_entries,
+                producers=after.producers.snapshot(),
+                forgotten_upto=after.producers.forgotten_upto,
+                partitions=after.partition_offsets(),
             )
             if (yield WriteChunk(chunk)) is True:
-                at, producers = chunk.end, after
+                at, state = chunk.end, after
             else:
                 must_read = True
             continue
@@ -141,10 +149,11 @@ def seal(
         outcome = SealOutcome(
             segment=segment,
             end=at,
-            producers=producers.snapshot(),
+            producers=state.producers.snapshot(),
             lost=None if lost.is_empty else lost,
-            forgotten_upto=producers.forgotten_upto,
+            forgotten_upto=state.producers.forgotten_upto,
             uninherited=uninherited,
+            partitions=None if uninherited else state.partition_offsets(),
         )
         if (yield WriteSeal(outcome)) is True:
             return outcome

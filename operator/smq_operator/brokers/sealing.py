@@ -6,8 +6,11 @@ import uuid
 from collections.abc import Callable, Generator, Iterable
 
 from smq_core.model.chunk_info import ChunkInfo, SealOutcome
-from smq_core.model.entities import Layout, Replica, Segment, Topic
+from smq_core.model.entities import Layout, Replica, Segment, Topic, range_of
+from smq_core.model.partition_offsets import offsets_from_zero
 from smq_core.model.schema_evolution import schema_of
+from smq_core.replica.log_state import LogState
+from smq_core.replica.partition_counter import PartitionCounter
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
@@ -93,7 +96,11 @@ def seal_from_filer(
     chain = ChunkChain(store, topic.name, topic.uid, step.segment)
     version = layout.segment(step.segment).schema_version
     schema = chunk_schema(schema_of(version, layout, topic.spec.schema).columns)
-    tail = chain_sealer.UnsealedTail(start=chain.snapshot_hint(), uninherited=step.predecessors)
+    starts_at_zero = topic.spec.has_kafka_offsets and not step.predecessors
+    partitions = PartitionCounter(offsets_from_zero(range_of(step.segment))) if starts_at_zero else None
+    tail = chain_sealer.UnsealedTail(
+        start=chain.snapshot_hint(), state=LogState(partitions=partitions), uninherited=step.predecessors
+    )
     steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
         step.segment, tail, known_watermark=_acked_upto(store, topic, step), at_least=step.at_least
     )

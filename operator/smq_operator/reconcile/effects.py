@@ -13,6 +13,7 @@ import structlog
 
 from smq_core.errors import CorruptDocument, SmqError, Unavailable
 from smq_core.model.entities import Layout, Micros, Reason, SealedSegment, Segment, Topic
+from smq_core.model.keyspace import KeyRange
 from smq_core.model.schema_evolution import schema_of
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.reading.segment_dag import index_is_stale
@@ -39,7 +40,7 @@ from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
 from smq_storage.catalog import group_positions, layouts, paths, sealed_index, topic_traces
-from smq_storage.catalog.sealed_index import Index
+from smq_storage.catalog.sealed_index import Index, SealedRing
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -102,7 +103,7 @@ class EffectRunner:
             case RequestSeal() | SealFromFiler():
                 return await self._seal(reconciler, effect)
             case AppendIndex():
-                entries = await self._store.run(_append, reconciler.topic, effect.entries, self._store.retry_policy)
+                entries = await self._store.run(_append, reconciler.topic, effect, self._store.retry_policy)
                 managed.index.add(entries)
                 return IndexAppended(tuple(entry.name for entry in entries))
 
@@ -213,12 +214,11 @@ def _put(store: Store, layout: Layout, etag: str | None, retry_policy: RetryPoli
     return new
 
 
-def _append(
-    store: Store, topic: Topic, entries: tuple[SealedSegment, ...], retry_policy: RetryPolicy
-) -> list[SealedSegment]:
-    committed = _committed(store, topic, entries)
-    sized = [_with_files(store, topic, raise_loss(entry, committed.get(entry.name, 0))) for entry in entries]
-    sealed_index.append(store, topic.name, topic.uid, sized, retry_policy)
+def _append(store: Store, topic: Topic, effect: AppendIndex, retry_policy: RetryPolicy) -> list[SealedSegment]:
+    committed = _committed(store, topic, effect.entries)
+    sized = [_with_files(store, topic, raise_loss(entry, committed.get(entry.name, 0))) for entry in effect.entries]
+    ring = SealedRing(KeyRange(0, topic.spec.partitions), effect.partitions) if topic.spec.has_kafka_offsets else None
+    sealed_index.append(store, topic.name, topic.uid, sized, retry_policy, ring)
     return sized
 
 

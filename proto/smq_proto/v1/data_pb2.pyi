@@ -34,6 +34,12 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_MANUAL: _ClassVar[Reason]
     REASON_SCHEMA: _ClassVar[Reason]
 
+class Partitioner(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PARTITIONER_UNSPECIFIED: _ClassVar[Partitioner]
+    PARTITIONER_HASH: _ClassVar[Partitioner]
+    PARTITIONER_KAFKA: _ClassVar[Partitioner]
+
 class Lane(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LANE_UNSPECIFIED: _ClassVar[Lane]
@@ -64,6 +70,9 @@ REASON_ROLL: Reason
 REASON_REBALANCE: Reason
 REASON_MANUAL: Reason
 REASON_SCHEMA: Reason
+PARTITIONER_UNSPECIFIED: Partitioner
+PARTITIONER_HASH: Partitioner
+PARTITIONER_KAFKA: Partitioner
 LANE_UNSPECIFIED: Lane
 LANE_SMALL: Lane
 LANE_BULK: Lane
@@ -169,7 +178,7 @@ class Column(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
-    __slots__ = ("name", "uid", "partitions", "key", "schema", "durability", "flush_bytes", "flush_interval", "schema_version", "flush_max_interval")
+    __slots__ = ("name", "uid", "partitions", "key", "schema", "durability", "flush_bytes", "flush_interval", "schema_version", "flush_max_interval", "partitioner")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -180,6 +189,7 @@ class TopicInfo(_message.Message):
     FLUSH_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     FLUSH_MAX_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONER_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     partitions: int
@@ -190,7 +200,26 @@ class TopicInfo(_message.Message):
     flush_interval: int
     schema_version: int
     flush_max_interval: int
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[_Union[Durability, str]] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ..., schema_version: _Optional[int] = ..., flush_max_interval: _Optional[int] = ...) -> None: ...
+    partitioner: Partitioner
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[_Union[Durability, str]] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ..., schema_version: _Optional[int] = ..., flush_max_interval: _Optional[int] = ..., partitioner: _Optional[_Union[Partitioner, str]] = ...) -> None: ...
+
+class PartitionRows(_message.Message):
+    __slots__ = ("partitions", "rows")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partitions: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PartitionOffsets(_message.Message):
+    __slots__ = ("first", "ends", "jumps")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    JUMPS_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    ends: _containers.RepeatedScalarFieldContainer[int]
+    jumps: PartitionRows
+    def __init__(self, first: _Optional[int] = ..., ends: _Optional[_Iterable[int]] = ..., jumps: _Optional[_Union[PartitionRows, _Mapping]] = ...) -> None: ...
 
 class ProducerState(_message.Message):
     __slots__ = ("epoch", "last_sequence", "recent", "instance", "appended")
@@ -220,7 +249,7 @@ class InheritedProducers(_message.Message):
     def __init__(self, producers: _Optional[_Mapping[str, ProducerState]] = ...) -> None: ...
 
 class SealOutcome(_message.Message):
-    __slots__ = ("segment", "end", "producers", "lost", "successors", "forgotten_upto", "uninherited")
+    __slots__ = ("segment", "end", "producers", "lost", "successors", "forgotten_upto", "uninherited", "partitions")
     class ProducersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +264,7 @@ class SealOutcome(_message.Message):
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_UPTO_FIELD_NUMBER: _ClassVar[int]
     UNINHERITED_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     segment: str
     end: int
     producers: _containers.MessageMap[str, ProducerState]
@@ -242,7 +272,8 @@ class SealOutcome(_message.Message):
     successors: _containers.RepeatedCompositeFieldContainer[Segment]
     forgotten_upto: int
     uninherited: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., forgotten_upto: _Optional[int] = ..., uninherited: _Optional[_Iterable[str]] = ...) -> None: ...
+    partitions: PartitionOffsets
+    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost: _Optional[_Union[Loss, _Mapping]] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., forgotten_upto: _Optional[int] = ..., uninherited: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Union[PartitionOffsets, _Mapping]] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("code", "message", "details")
@@ -425,7 +456,7 @@ class ProducerFrameReply(_message.Message):
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit", "small_batch")
     class Entry(_message.Message):
-        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference", "large_values")
+        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference", "large_values", "partition_rows", "partition_starts")
         PRODUCER_FIELD_NUMBER: _ClassVar[int]
         EPOCH_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -438,6 +469,8 @@ class ReplicationBatch(_message.Message):
         INHERITED_FIELD_NUMBER: _ClassVar[int]
         REFERENCE_FIELD_NUMBER: _ClassVar[int]
         LARGE_VALUES_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_ROWS_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_STARTS_FIELD_NUMBER: _ClassVar[int]
         producer: str
         epoch: int
         sequence: int
@@ -450,7 +483,9 @@ class ReplicationBatch(_message.Message):
         inherited: InheritedProducers
         reference: Reference
         large_values: _containers.RepeatedScalarFieldContainer[str]
-        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., large_values: _Optional[_Iterable[str]] = ...) -> None: ...
+        partition_rows: PartitionRows
+        partition_starts: PartitionOffsets
+        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., large_values: _Optional[_Iterable[str]] = ..., partition_rows: _Optional[_Union[PartitionRows, _Mapping]] = ..., partition_starts: _Optional[_Union[PartitionOffsets, _Mapping]] = ...) -> None: ...
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]

@@ -19,6 +19,7 @@ from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.spark_version import check_spark
 from smq.producing.encoding.keys import canonical_bytes, partitions
 from smq_core.model.entities import Layout
+from smq_core.model.keyspace import Ring
 from smq_storage.catalog.layouts import read_layout
 
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ def by_segment(
     found = read_layout(shared_store(opened.location), opened.location.topic, opened.location.uid)
     assert found is not None, "an open topic has a layout"
     starts = range_starts(found[0])
-    count = opened.topic.spec.partitions
+    ring = opened.topic.spec.ring
     key_type = opened.chunk_schema.field(name).type if name in opened.chunk_schema.names else None
 
     def add_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         row = 0
         for batch in batches:
             column = batch.column(name) if name in batch.schema.names else None
-            task = tasks_of(column, key_type, batch.num_rows, count, starts, tasks_per_segment, row)
+            task = tasks_of(column, key_type, batch.num_rows, ring, starts, tasks_per_segment, row)
             row += batch.num_rows
             yield batch.append_column(TASK, pa.array(task, pa.int32()))
 
@@ -78,7 +79,7 @@ def tasks_of(
     keys: pa.Array | None,
     key_type: pa.DataType | None,
     rows: int,
-    count: int,
+    ring: Ring,
     starts: list[int],
     tasks_per_segment: int,
     first_row: int,
@@ -89,7 +90,7 @@ def tasks_of(
         return everywhere
     if key_type is not None and keys.type != key_type:
         keys = keys.cast(key_type)
-    chosen = partitions(canonical_bytes(keys), rows, count, keyless=0)
+    chosen = partitions(canonical_bytes(keys), rows, ring, keyless=0)
     segment = np.searchsorted(np.asarray(starts), chosen, side="right") - 1
     tasks = (segment * tasks_per_segment + chosen % tasks_per_segment).astype(np.int32)
     null = keys.is_null().to_numpy(zero_copy_only=False)

@@ -8,6 +8,9 @@ one write. ``removed`` stays forever: with it a reader distinguishes a removed p
 does not list yet, and a late append does not restore an entry. ``removed_segments`` shows whose files still have to be
 deleted, so that the next leader continues there, and keeps the last ends for readers that come back.
 
+Of a topic with Kafka's offsets the last page says where each partition ends after all segments that have been appended.
+Successors that have not read a predecessor yet need it when retention has removed that one, and its seal chunk with it.
+
 A page that retention has emptied stays too: it needs some ten kilobytes for 256 segments, and the pages after it are
 found only through it.
 """
@@ -22,6 +25,8 @@ from functools import lru_cache
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import RemovedSegment, SealedSegment
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
+from smq_core.model.keyspace import KeyRange
+from smq_core.model.partition_offsets import PartitionOffsets, SealedPartitions, offsets_from_zero, with_sealed
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.model.superseded_chunks import SupersededChunks
 from smq_storage.catalog import paths
@@ -47,9 +52,18 @@ class IndexPage:
     writer: str = ""
     removed: IntervalSet = EMPTY
     removed_segments: tuple[RemovedSegment, ...] = ()
+    partitions: PartitionOffsets | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class SealedRing:
+    """What sealed segments of a topic with Kafka's offsets leave, by name. ``partitions`` are all of the topic."""
+
+    partitions: KeyRange
+    sealed: Mapping[str, SealedPartitions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
     """All pages together."""
 
@@ -59,6 +73,8 @@ class Index:
     exists: bool = False
     """Whether there is any page. The first one is created with the first layout, so that a topic that has lost its
     layout is not taken for a new one."""
+    partitions: PartitionOffsets | None = None
+    """Where all partitions end, if the topic has Kafka's offsets and a segment has been appended."""
 
     @property
     def pending_deletion(self) -> list[RemovedSegment]:
@@ -70,10 +86,11 @@ def load(store: Store, topic: str, uid: str) -> Index:
     """The whole index. Raises StoreUnavailable."""
     pages = [page for _, page, _ in _pages(store, topic, uid)]
     return Index(
-        tuple(entry for page in pages for entry in page.entries),
-        union(*(page.removed for page in pages)),
-        tuple(segment for page in pages for segment in page.removed_segments),
+        entries=tuple(entry for page in pages for entry in page.entries),
+        removed=union(*(page.removed for page in pages)),
+        removed_segments=tuple(segment for page in pages for segment in page.removed_segments),
         exists=bool(pages),
+        partitions=_partitions(pages),
     )
 
 
@@ -93,8 +110,11 @@ def append(
     uid: str,
     entries: Sequence[SealedSegment],
     retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+    ring: SealedRing | None = None,
 ) -> None:
     """Adds the entries whose names the index does not have and never had. It can be repeated.
+
+    ``ring`` has Kafka's offsets of these entries, if the topic has them.
 
     Raises StoreUnavailable if the policy's time ends; some entries may be in the index by then.
     """
@@ -110,6 +130,10 @@ def append(
         number, page, etag = _last_page_with_capacity(pages)
         taken = page.entries + tuple(missing[: PAGE_ENTRIES - len(page.entries)])
         changed = replace(page, entries=taken, full=len(taken) == PAGE_ENTRIES)
+        if ring is not None:
+            before = _partitions([it for _, it, _ in pages]) or offsets_from_zero(ring.partitions)
+            sealed = [ring.sealed[entry.name] for entry in taken[len(page.entries) :]]
+            changed = replace(changed, partitions=with_sealed(before, sealed))
         written = _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)
         if written and len(taken) == len(page.entries) + len(missing):
             return
@@ -243,6 +267,10 @@ def record_superseded(
 
     pages = _change(store, topic, uid, recorded, retry_policy)
     return [entry for page in pages for entry in page.entries if entry.name in records]
+
+
+def _partitions(pages: Sequence[IndexPage]) -> PartitionOffsets | None:
+    return next((page.partitions for page in reversed(pages) if page.partitions is not None), None)
 
 
 def _with_entries(page: IndexPage, change: Callable[[SealedSegment], SealedSegment]) -> IndexPage:

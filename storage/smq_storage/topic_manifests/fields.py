@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from smq_core.model.entities import TopicSpec
-from smq_core.model.keyspace import MAX_PARTITIONS
+from smq_core.model.keyspace import MAX_KAFKA_PARTITIONS, MAX_PARTITIONS
 from smq_core.model.names import is_label, shown
 from smq_core.model.units import UNLIMITED, duration_text, parse_duration, parse_size
 from smq_storage.chunks.column_types import arrow_type, zones
@@ -187,6 +187,7 @@ class TopicQuotaModel(Strict):
 
 class SpecModel(Strict):
     partitions: Annotated[StrictInt, Field(ge=1, le=MAX_PARTITIONS)] = _DEFAULT.partitions
+    partitioner: Literal["Hash", "Kafka"] = "Hash"
     key: StrictStr | None = None
     columns: Annotated[list[SchemaColumnModel], Field(alias="schema", max_length=MAX_COLUMNS)] = []
     durability: Literal["Replicated", "Stored"] = "Replicated"
@@ -203,10 +204,13 @@ class SpecModel(Strict):
     def _fields_fit_together(self) -> Self:
         if self.segments.max > self.partitions and "max" not in self.segments.model_fields_set:
             self.segments = self.segments.model_copy(update={"max": self.partitions})
-        mistakes = [*self._segment_mistakes(), *self._flush_mistakes(), *self._schema_mistakes()]
-        identities = [quota.identity for quota in self.quotas]
-        twice = sorted({name for name in identities if identities.count(name) > 1})
-        mistakes += [("quotas", f"the identity {name!r} appears twice: give each one entry") for name in twice]
+        mistakes = [
+            *self._partition_mistakes(),
+            *self._segment_mistakes(),
+            *self._flush_mistakes(),
+            *self._schema_mistakes(),
+            *self._quota_mistakes(),
+        ]
         if self.durability == "Replicated" and self.replicas < 2:
             mistakes.append(
                 ("replicas", "must be at least 2 with durability Replicated: write 2, or durability: Stored")
@@ -214,6 +218,17 @@ class SpecModel(Strict):
         if mistakes:
             raise PydanticCustomError(TOGETHER, "fields do not fit together", {"mistakes": mistakes})
         return self
+
+    def _partition_mistakes(self) -> list[tuple[str, str]]:
+        if self.partitioner == "Kafka" and self.partitions > MAX_KAFKA_PARTITIONS:
+            limit = f"must be at most {MAX_KAFKA_PARTITIONS} with partitioner Kafka, not {self.partitions}"
+            return [("partitions", f"{limit}: Kafka's clients handle each partition by itself")]
+        return []
+
+    def _quota_mistakes(self) -> list[tuple[str, str]]:
+        identities = [quota.identity for quota in self.quotas]
+        twice = sorted({name for name in identities if identities.count(name) > 1})
+        return [("quotas", f"the identity {name!r} appears twice: give each one entry") for name in twice]
 
     def _segment_mistakes(self) -> list[tuple[str, str]]:
         low, high = self.segments.min, self.segments.max

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from smq_core.access.quotas import Quota, TopicQuota
 from smq_core.errors import SpecRejected
 from smq_core.model.entities import Column, Durability, Topic, TopicSchema, TopicSpec
+from smq_core.model.keyspace import Partitioner
 from smq_core.model.names import DEFAULT_NAMESPACE, bounded, shown
 from smq_core.model.schema_evolution import violations
 from smq_core.model.units import duration_text, size_text
@@ -165,7 +166,7 @@ def check_change(old: TopicSpec, new: TopicSpec, schema: TopicSchema | None = No
 
     ``schema`` is the newest version of the topic's schema; without it the columns of ``old`` are taken for it.
     """
-    for field in ("partitions", "key"):
+    for field in ("partitions", "partitioner", "key"):
         if getattr(old, field) != getattr(new, field):
             before = "none" if getattr(old, field) in (None, ()) else _abbreviated(getattr(old, field))
             raise SpecRejected(
@@ -223,6 +224,7 @@ def schema_fields(columns: Sequence[Column]) -> list[dict[str, object]]:
 def _spec(model: SpecModel) -> TopicSpec:
     return TopicSpec(
         partitions=model.partitions,
+        partitioner=Partitioner(model.partitioner),
         key=model.key,
         schema=tuple(Column(c.name, c.type, c.nullable) for c in model.columns),
         durability=Durability(model.durability),
@@ -280,6 +282,7 @@ def _model(spec: TopicSpec) -> SpecModel:
     ]
     return SpecModel.model_construct(
         partitions=spec.partitions,
+        partitioner=spec.partitioner.value,
         key=spec.key,
         **build(schema=columns),
         durability=spec.durability.value,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -24,6 +25,7 @@ from smq_storage.tables.file_statistics import file_entry
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import lost_file
 from smq_storage.verification.columns import TopicColumns
+from smq_storage.verification.counted_partitions import CountedPartitions
 from smq_storage.verification.findings import FileProblem
 from smq_storage.verification.referenced_uploads import ReferencedUploads
 
@@ -47,6 +49,7 @@ class SegmentFiles:
     _schema: pa.Schema | None = field(default=None, init=False)
     _checked: set[FileEntry] = field(default_factory=set, init=False)
     """The compacted files that were checked."""
+    _counted: CountedPartitions = field(default_factory=CountedPartitions, init=False)
 
     def problems(self) -> Iterator[FileProblem]:
         """In the order of the offsets. May raise StoreUnavailable."""
@@ -75,6 +78,7 @@ class SegmentFiles:
         if (info.segment, info.first) != (self.segment.name, at):
             yield FileProblem(chunk.path, f"is the chunk of {info.segment} at offset {info.first}")
         if info.sealed:
+            yield from self._kafka_offsets(chunk, None)
             return
         found = chunk.footer.schema.to_arrow_schema()
         expected = self._expected_schema(found)
@@ -82,6 +86,7 @@ class SegmentFiles:
             yield FileProblem(chunk.path, f"has the columns {found.names}, expected {expected.names} with their types")
         file = file_entry(chunk, None)
         self.files.append(file)
+        counts: Counter[int] | None = None
         if info.reference is not None:
             if chunk.footer.num_rows:
                 yield FileProblem(chunk.path, f"has {chunk.footer.num_rows} rows, although it refers to an upload")
@@ -91,7 +96,13 @@ class SegmentFiles:
                 yield FileProblem(chunk.path, f"has {chunk.footer.num_rows} rows, although it names a compacted file")
             yield from self._compacted(file)
         elif self.rows:
-            yield from self._rows(file)
+            counts = Counter()
+            yield from self._rows(file, counts)
+        yield from self._kafka_offsets(chunk, counts)
+
+    def _kafka_offsets(self, chunk: StoredChunk, counts: Counter[int] | None) -> Iterator[FileProblem]:
+        if self.topic.spec.has_kafka_offsets:
+            yield from (FileProblem(chunk.path, what) for what in self._counted.problems(chunk.info, counts))
 
     def _expected_schema(self, found: pa.Schema) -> pa.Schema:
         """That of the segment's version; if nothing has it any more, that of the segment's first chunk."""
@@ -100,11 +111,13 @@ class SegmentFiles:
             self._schema = found if columns is None else chunk_schema(columns)
         return self._schema
 
-    def _rows(self, file: FileEntry) -> Iterator[FileProblem]:
+    def _rows(self, file: FileEntry, counts: Counter[int]) -> Iterator[FileProblem]:
+        """Reads all rows, and counts those of each partition."""
         low, high = self.segment.range.start, self.segment.range.stop - 1
         try:
             for first, table in read_file(self.store, self.segment.name, file, file.first, file.end):
                 partitions = table.column("partition").to_numpy()
+                counts.update(partitions.tolist())
                 if partitions.min() < low or partitions.max() > high:
                     yield FileProblem(
                         file.path,
@@ -144,7 +157,7 @@ class SegmentFiles:
         """A file with merged rows, which the file list has and a compacted chunk may name, too."""
         self._checked.add(file)
         problems = list(self._footer(file))
-        yield from self._rows(file) if self.rows and not problems else problems
+        yield from self._rows(file, Counter()) if self.rows and not problems else problems
 
     def _footer(self, file: FileEntry) -> Iterator[FileProblem]:
         lost = lost_file(file.path, self.segment.name, file.first, file.end)

@@ -86,9 +86,9 @@ MUTATIONS = (
     Mutation(
         "keep_the_producers_of_the_chunk_before",
         "After a chunk the chain has the producers' state that is in it.",
-        "core/smq_core/replica/chain_producers.py",
-        "        self._at_chain_end = ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto)\n",
-        "",
+        "core/smq_core/replica/log_state.py",
+        "ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto), partitions)\n",
+        "self._at_chain_end.producers, partitions)\n",
         ("tests/property/test_producers_in_chunks.py",),
     ),
     Mutation(

@@ -267,8 +267,8 @@ MUTATIONS = (
         "seal_with_the_producers_of_the_last_chunk",
         "A seal has the state of the producers of all chunks.",
         SEALING,
-        "chain_sealer.UnsealedTail(start=chain.snapshot_hint(), ",
-        "chain_sealer.UnsealedTail(start=chain.latest_hint(), ",
+        "start=chain.snapshot_hint(), ",
+        "start=chain.latest_hint(), ",
         (f"{TEST_SEALING}::test_the_seal_has_the_producers_of_all_chunks",),
     ),
     Mutation(

@@ -236,7 +236,7 @@ MUTATIONS = (
         "believe_a_compacted_chunk",
         "A verification looks at the file that a compacted chunk names.",
         VERIFY,
-        "        yield from self._rows(file) if self.rows and not problems else problems\n",
+        "        yield from self._rows(file, Counter()) if self.rows and not problems else problems\n",
         "        yield from ()\n",
         (f"{TEST_FILES}::test_a_verification_names_a_merged_file_that_is_missing_once",),
     ),

@@ -125,7 +125,7 @@ def trim_the_follower_before_the_chunk_is_sure(patch: Patch) -> None:
 
     def replicate(self: SegmentReplica, message: Any) -> int:
         end = original(self, message)
-        self._chain_producers.chain_extended(self._trim(self.watermark))
+        self._chain_state.chain_extended(self._trim(self.watermark))
         return end
 
     patch.setattr(SegmentReplica, "replicate", replicate)

@@ -102,6 +102,9 @@ TOGETHER = [
     _bad("min above the default max", {"segments": {"min": 65}}, "segments.min", "at most segments.max"),
     _bad("max above partitions", {"segments": {"max": 2000}}, "segments", "at most partitions"),
     _bad("max above a small ring", {"partitions": 8, "segments": {"max": 9}}, "segments", "at most partitions"),
+    _bad(
+        "too many partitions for Kafka", {"partitioner": "Kafka", "partitions": 1025}, "partitions", "at most 1024 with"
+    ),
     _bad("min above partitions", {"partitions": 8, "segments": {"min": 9}}, "segments", "at most"),
     _bad("a key without a schema", {"key": "tailnum"}, "", "there is none: take key out or add a schema"),
     _bad("an empty key", {"key": ""}, "", "there is none: take key out or add a schema"),
@@ -297,6 +300,7 @@ VALID_SPECS: dict[str, dict[str, Any]] = {
     "a small ring": manifest({"partitions": 8}),
     "the smallest ring": manifest({"partitions": 1, "segments": {"min": 1, "max": 1}}),
     "the largest ring": manifest({"partitions": 65_536, "segments": {"min": 64}}),
+    "the partitioner of Kafka": manifest({"partitions": 1024, "partitioner": "Kafka"}),
     "stored": manifest({"durability": "Stored", "replicas": 1}),
     "unlimited": manifest({"retention": {"age": "unlimited", "bytes": "unlimited", "abandonedAfter": "unlimited"}}),
     "a key": manifest({"key": "b", "schema": [A, B | {"nullable": True}]}),
@@ -347,6 +351,7 @@ VALID_SPECS: dict[str, dict[str, Any]] = {
 
 SPEC_CHANGES = [
     SpecChange("other partitions", {"partitions": 8}, {"partitions": 16}, "spec.partitions", "cannot change"),
+    SpecChange("another partitioner", {}, {"partitioner": "Kafka"}, "spec.partitioner", "cannot change"),
     SpecChange("partitions left out", {"partitions": 8}, {}, "spec.partitions", "cannot change"),
     SpecChange(
         "another key", {"key": "a", "schema": [A, B]}, {"key": "b", "schema": [A, B]}, "spec", "key cannot change"

@@ -20,9 +20,10 @@ from smq_core.model.entities import (
     TopicSchema,
     TopicSpec,
 )
-from smq_core.model.keyspace import KeyRange
+from smq_core.model.keyspace import KeyRange, Partitioner
 from smq_core.model.layout_transitions import SealPlan, Successor
 from smq_core.model.loss import Loss
+from smq_core.model.partition_offsets import PartitionOffsets
 from smq_proto.wire import (
     PROTOCOL,
     check_protocol,
@@ -83,6 +84,22 @@ def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
     assert outcome_from_pb(outcome_to_pb(outcome)) == outcome
     alone = outcome_from_pb(outcome_to_pb(outcome, only="c"))
     assert (alone.producers, alone.forgotten_upto) == ({}, 7)
+
+
+def test_an_outcome_keeps_where_its_partitions_end() -> None:
+    ends = PartitionOffsets(first=3, ends=(5, 0, 1 << 40), jumps=((4, 1 << 26),))
+    outcome = SealOutcome(segment="s", end=10, partitions=ends)
+    assert outcome_from_pb(outcome_to_pb(outcome)) == outcome
+    damaged = outcome_to_pb(outcome)
+    damaged.partitions.jumps.rows.append(1)
+    with pytest.raises(InvalidRequest, match="1 partitions"):
+        outcome_from_pb(damaged)
+
+
+def test_the_partitioner_goes_over_the_wire() -> None:
+    for partitioner in Partitioner:
+        topic = Topic("default/t", "u", TopicSpec(partitions=8, partitioner=partitioner))
+        assert topic_from_pb(topic_to_pb(topic)).spec.partitioner is partitioner
 
 
 @pytest.mark.parametrize("lost", [None, Loss(100, 120), Loss(100, 120, True), Loss(100, 100, True)])

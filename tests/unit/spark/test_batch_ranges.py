@@ -38,9 +38,9 @@ def sealed(name: str, number: int, end: int, *before: str, **fields: Any) -> Sea
 
 OLD, A, B, C, D = "t-0-64-0", "t-0-64-1", "t-0-32-2", "t-32-64-3", "t-0-64-4"
 INDEX = Index(
-    (sealed(A, 1, 10, OLD), sealed(B, 2, 20, A), sealed(C, 3, 30, A)),
-    ((0, 1),),
-    (RemovedSegment(name=OLD, number=0, end=5, removed_at=0),),
+    entries=(sealed(A, 1, 10, OLD), sealed(B, 2, 20, A), sealed(C, 3, 30, A)),
+    removed=((0, 1),),
+    removed_segments=(RemovedSegment(name=OLD, number=0, end=5, removed_at=0),),
 )
 OPEN = Segment(
     name=D, number=4, range=RANGE, phase=Phase.OPEN, durability=Durability.STORED, replicas=(), predecessors=(B, C)

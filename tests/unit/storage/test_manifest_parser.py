@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from smq_core.errors import SpecRejected
 from smq_core.model.entities import MIB, SECOND, Column, Durability, Topic, TopicSpec
+from smq_core.model.keyspace import Partitioner
 from smq_storage.topic_manifests.fields import NESTED_TYPES
 from smq_storage.topic_manifests.parser import (
     TopicManifest,
@@ -233,6 +234,7 @@ def test_all_mistakes_are_reported_together() -> None:
     ("field", "changed"),
     [
         ("partitions", TopicSpec(partitions=8)),
+        ("partitioner", TopicSpec(partitioner=Partitioner.KAFKA)),
         ("key", TopicSpec(key="a")),
     ],
 )

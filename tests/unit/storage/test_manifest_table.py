@@ -12,7 +12,7 @@ import yaml
 from smq_core.errors import SpecRejected
 from smq_core.model import units
 from smq_core.model.entities import Durability, Phase, Reason, TopicSpec
-from smq_core.model.keyspace import MAX_PARTITIONS
+from smq_core.model.keyspace import MAX_KAFKA_PARTITIONS, MAX_PARTITIONS, Partitioner
 from smq_storage.chunks.column_types import TYPE_NAMES
 from smq_storage.chunks.schemas import RESERVED_COLUMNS
 from smq_storage.topic_manifests.fields import MAX_COLUMNS, MAX_RATE, MAX_REPLICAS, MAX_TYPE
@@ -82,6 +82,9 @@ def test_the_crd_has_the_limits_and_patterns_of_the_parser(topic: dict[str, dict
     fields = topic["spec"]["properties"]
     column = fields["schema"]["items"]["properties"]
     assert fields["partitions"]["maximum"] == MAX_PARTITIONS
+    assert fields["partitioner"]["enum"] == [partitioner.value for partitioner in Partitioner]
+    kafka = f"self.partitioner != 'Kafka' || self.partitions <= {MAX_KAFKA_PARTITIONS}"
+    assert kafka in [rule["rule"] for rule in topic["spec"]["x-kubernetes-validations"]]
     assert fields["replicas"]["maximum"] == MAX_REPLICAS
     assert fields["schema"]["maxItems"] == MAX_COLUMNS
     assert fields["scaling"]["properties"]["target"]["properties"]["messagesPerSecond"]["maximum"] == MAX_RATE

@@ -8,8 +8,9 @@ import pytest
 from smq_core.model.entities import Reason, RemovedSegment, SealedSegment
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
+from smq_core.model.partition_offsets import UNKNOWN_LOSS, PartitionOffsets, SealedPartitions
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.catalog.sealed_index import PAGE_ENTRIES, IndexPage
+from smq_storage.catalog.sealed_index import PAGE_ENTRIES, IndexPage, SealedRing
 from smq_storage.object_store.store import Data, Store, StoredObject, open_store
 
 AT = ("ns/t", "uid")
@@ -50,6 +51,46 @@ def test_entries_come_back_in_order_over_several_pages(store: Store) -> None:
     sealed_index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES - 1, count)])
     assert sealed_index.read(store, *AT) == [entry(i) for i in range(count)]
     assert [o.path for o in store.list(paths.index_folder(*AT))] == [paths.index_page(*AT, i) for i in range(3)]
+
+
+def sealed_at(end: int, *, lost: Loss | None = None) -> SealedPartitions:
+    """A segment over all eight partitions that ended there."""
+    return SealedPartitions(range=KeyRange(0, 8), offsets=PartitionOffsets(first=0, ends=(end,) * 8), lost=lost)
+
+
+def ring(**sealed: SealedPartitions) -> SealedRing:
+    return SealedRing(KeyRange(0, 8), {name.replace("_", "-"): it for name, it in sealed.items()})
+
+
+def test_the_index_says_where_partitions_end_also_after_retention_and_over_pages(store: Store) -> None:
+    assert sealed_index.load(store, *AT).partitions is None
+    sealed_index.append(store, *AT, [entry(0)], ring=ring(t_0=sealed_at(5)))
+    many = [entry(i) for i in range(1, PAGE_ENTRIES + 3)]
+    ends = SealedRing(KeyRange(0, 8), {it.name: sealed_at(5 + it.number) for it in many})
+    sealed_index.append(store, *AT, many, ring=ends)
+    sealed_index.append(store, *AT, many, ring=ends)  # a repeat
+    sealed_index.remove(store, *AT, gone(*range(PAGE_ENTRIES + 3)))
+    found = sealed_index.load(store, *AT)
+    assert not found.entries
+    assert found.partitions == PartitionOffsets(first=0, ends=(5 + PAGE_ENTRIES + 2,) * 8)
+
+
+def test_a_new_page_keeps_the_ends_of_partitions_that_it_does_not_move(store: Store) -> None:
+    first = [entry(i) for i in range(PAGE_ENTRIES)]
+    sealed_index.append(store, *AT, first, ring=SealedRing(KeyRange(0, 8), {it.name: sealed_at(5) for it in first}))
+    half = SealedPartitions(range=KeyRange(0, 4), offsets=PartitionOffsets(first=0, ends=(9,) * 4))
+    last = entry(PAGE_ENTRIES)
+    sealed_index.append(store, *AT, [last], ring=SealedRing(KeyRange(0, 8), {last.name: half}))
+    found = sealed_index.load(store, *AT).partitions
+    assert found is not None and found.ends == (9,) * 4 + (5,) * 4
+
+
+def test_a_loss_that_was_appended_again_counts_once(store: Store) -> None:
+    lost = ring(t_0=sealed_at(5, lost=Loss(40, 43)), t_1=sealed_at(5))
+    for entries in ([entry(0)], [entry(0)], [entry(0), entry(1)]):
+        sealed_index.append(store, *AT, entries, ring=lost)
+    found = sealed_index.load(store, *AT).partitions
+    assert found is not None and found.jumps == tuple((partition, 3 + UNKNOWN_LOSS) for partition in range(8))
 
 
 def test_a_page_that_is_exactly_full_is_followed_by_another(store: Store) -> None:

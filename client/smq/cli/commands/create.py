@@ -14,6 +14,7 @@ from smq.cli.connection.session import client, command, out
 from smq.cli.output import formatting
 from smq.cli.setting_options import with_settings
 from smq_core.errors import InvalidRequest
+from smq_core.model.keyspace import Partitioner
 from smq_core.model.names import full_topic_name
 
 
@@ -24,6 +25,13 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(min=1, help="Slots of the hash ring: the most segments it can ever have.", show_default="1024"),
+    ] = None,
+    partitioner: Annotated[
+        Partitioner | None,
+        typer.Option(
+            help="How producers choose the partition of a key. With Kafka, partitions have Kafka's offsets.",
+            show_default="Hash",
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -38,7 +46,8 @@ def create(
 ) -> None:
     """Create a topic. Messages are kept for 7 days unless --retention says otherwise.
 
-    `smq topic alter` changes all but partitions and key later. `smq example` prints manifests to start from instead.
+    `smq topic alter` changes all but partitions, partitioner and key later. `smq example` prints manifests to start
+    from instead.
     """
     import yaml  # imported late, because `smq topic list` loads this module, too
 
@@ -48,7 +57,8 @@ def create(
     full_topic_name(topic)  # raises for `/t`, which is no topic of a namespace without a name
     namespace, _, name = topic.rpartition("/")
     columns = [_column(text) for text in column or ()]
-    spec = _given(partitions=partitions, key=key, schema=columns or None) | nested_fields(settings)
+    given = _given(partitions=partitions, partitioner=partitioner, key=key, schema=columns or None)
+    spec = given | nested_fields(settings)
     manifest = {
         "apiVersion": "seaweedmq.io/v1alpha1",
         "kind": "Topic",

@@ -94,7 +94,7 @@ class BatchBuilder:
                 "message of its batch. None of them was sent: send them again"
             )
         keys = encoder.keys_of(self.values) if encoder.typed else self.keys
-        row_partitions = partitions_of_keys(keys, rows, encoder.topic.spec.partitions, keyless)
+        row_partitions = partitions_of_keys(keys, rows, encoder.topic.spec.ring, keyless)
         return RowBatch(
             encoder=encoder,
             values=self.values,

@@ -194,7 +194,7 @@ class BatchEncoder:
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
         """Returns the wire batch of a part of a checked table, and the partitions of its rows."""
         keys = canonical_bytes(part.column(key_column)) if key_column is not None else None
-        row_partitions = partitions(keys, part.num_rows, self.topic.spec.partitions, keyless.next())
+        row_partitions = partitions(keys, part.num_rows, self.topic.spec.ring, keyless.next())
         # Arrow makes an object of each field and name whenever it is asked for them, which cost milliseconds a batch.
         given = dict(zip(part.schema.names, part.columns, strict=True))
         columns = []

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from smq.producing.encoding.exact_cast import decoded
 from smq_core.errors import InvalidRequest
-from smq_core.model.keyspace import FEW_KEYS, partition_of, partitions_of
+from smq_core.model.keyspace import FEW_KEYS, Ring
 
 # The partition of each row: int32 of shape (rows,), in an ``array`` if the rows are few.
 RowPartitions: TypeAlias = "npt.NDArray[np.int32] | array[int]"
@@ -81,7 +81,7 @@ def _int64_bytes(column: pa.Array) -> pa.Array:
     return keys if valid is None else pc.if_else(valid, keys, pa.scalar(None, pa.binary()))
 
 
-def partitions(keys: pa.Array | None, rows: int, count: int, keyless: int) -> npt.NDArray[np.int32]:
+def partitions(keys: pa.Array | None, rows: int, ring: Ring, keyless: int) -> npt.NDArray[np.int32]:
     """The partition of each row from its key's canonical bytes. Rows without a key get ``keyless``.
 
     Returns int32 of shape (rows,).
@@ -89,8 +89,8 @@ def partitions(keys: pa.Array | None, rows: int, count: int, keyless: int) -> np
     if keys is None or keys.null_count == rows:
         return np.full(rows, keyless, np.int32)
     if not keys.null_count:
-        return partitions_of(keys.to_pylist(), count)
-    chosen = partitions_of(keys.fill_null(b"").to_pylist(), count)
+        return ring.partitions_of(keys.to_pylist())
+    chosen = ring.partitions_of(keys.fill_null(b"").to_pylist())
     chosen[keys.is_null().to_numpy(zero_copy_only=False)] = keyless
     return chosen
 
@@ -109,7 +109,7 @@ def key_bytes(
 
 
 def partitions_of_keys(
-    keys: Sequence[bytes | None], rows: int, count: int, keyless: KeylessPartitioner
+    keys: Sequence[bytes | None], rows: int, ring: Ring, keyless: KeylessPartitioner
 ) -> RowPartitions:
     """The partition of each row from its key; ``keys`` are those of all rows, or none.
 
@@ -118,13 +118,13 @@ def partitions_of_keys(
     without = keys.count(None) if keys else rows
     if rows <= FEW_KEYS:
         other = keyless.next() if without else 0
-        return array("i", [other if key is None else partition_of(key, count) for key in keys or repeat(None, rows)])
+        return array("i", [other if key is None else ring.partition_of(key) for key in keys or repeat(None, rows)])
     if not without:
-        return partitions_of(keys, count)  # type: ignore[arg-type]
+        return ring.partitions_of(keys)  # type: ignore[arg-type]
     found = np.full(rows, keyless.next(), np.int32)
     if without < rows:
         keyed = [row for row, key in enumerate(keys) if key is not None]
-        found[keyed] = partitions_of([keys[row] for row in keyed], count)  # type: ignore[misc]
+        found[keyed] = ring.partitions_of([keys[row] for row in keyed])  # type: ignore[misc]
     return found
 
 

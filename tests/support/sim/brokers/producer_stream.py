@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import SchemaMismatch, SegmentSealed, SmqError, StoreUnavailable
@@ -197,4 +197,5 @@ def incoming(sub_batch: SimulatedSubBatch, id_: Any) -> IncomingBatch:
         payload=sub_batch,
         reference=uploads.reference_of(sub_batch),
         large_values=(sub_batch.large_value,) if sub_batch.large_value else (),
+        partition_rows=tuple(sorted(Counter(partitions).items())),
     )

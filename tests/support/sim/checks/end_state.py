@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from smq_core import invariants as inv
 from smq_core.invariants import Row
-from smq_core.model.entities import Layout
+from smq_core.model.entities import Layout, number_of, range_of
 from smq_core.model.loss import Loss
+from smq_core.model.partition_offsets import jump_over
+from smq_core.partition_invariant import CountedSegment, partition_offsets_hold
 from support.sim.checks.retention_checker import log_of
 from support.sim.clients.reader import SimulatedReader
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, folder
@@ -118,12 +121,39 @@ def check_all(history: History) -> None:
         if reader.from_start and reader.process.alive:
             for name, lost in _losses_to_report(history).items():
                 checker.must(inv.loss_is_reported(name, reader.name, lost, reader.source.reported.get(name)))
+    if history.topic.spec.has_kafka_offsets:
+        checker.must(partition_offsets_hold(_counted_segments(history, log)))
     page = history.store.truth(INDEX)
     for entry in page.entries if page is not None else ():
         checker.must(inv.loss_is_reported(entry.name, "the index", checker.seals[entry.name].lost, entry.lost))
     checker.retained.check(history.readers)
     for member in history.members:
         checker.must(inv.delivered_is_stable(member.rows, log, checker.losses.lost))
+
+
+def _counted_segments(history: History, log: Iterable[Row]) -> list[CountedSegment]:
+    """All segments, with what their chunks and seals say of Kafka's offsets."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row in log:
+        rows[row.segment].append(row.message.partition)
+    found = []
+    for name in history.checker.everyone:
+        outcome = history.checker.seals.get(name)
+        chunks = [] if name in history.checker.retained.rows else history.checker.chain_of(name)
+        recorded = [(it.info.end, it.info.partitions) for it in chunks if it.info.partitions is not None]
+        if outcome is not None and outcome.partitions is not None:
+            recorded.append((outcome.end, outcome.partitions))
+        found.append(
+            CountedSegment(
+                name=name,
+                number=number_of(name),
+                range=range_of(name),
+                rows=rows[name],
+                recorded=recorded,
+                jump=0 if outcome is None else jump_over(outcome.lost),
+            )
+        )
+    return found
 
 
 def _kept(history: History, read: Iterable[Row]) -> list[Row]:

@@ -17,6 +17,7 @@ from unittest.mock import patch
 from smq_core import invariants as inv
 from smq_core.invariants import Violation
 from smq_core.model.entities import Durability, Layout, Reason, Topic, TopicSpec
+from smq_core.model.keyspace import Partitioner
 from smq_core.scaling import autoscaler, broker_fleet, segment_load, topic_load
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.cleanup import retention as retain
@@ -190,6 +191,7 @@ class ElasticHistory(History):
         least = 10 if many else dice.choice([1, 1, 2, 3])
         return TopicSpec(
             partitions=self.settings.partitions,
+            partitioner=Partitioner.KAFKA,
             durability=dice.choice([Durability.REPLICATED] * 3 + [Durability.STORED]),
             replicas=2 if many else dice.choice([2, 2, 3]),
             min_segments=least,

@@ -15,6 +15,7 @@ from typing import Any
 
 from smq_core import invariants as inv
 from smq_core.model.entities import Column, Durability, Topic, TopicSpec
+from smq_core.model.keyspace import Partitioner
 from support.sim.brokers.broker import TICK, SimulatedBroker
 from support.sim.brokers.shells import broker_shells
 from support.sim.checks.end_state import check_all, waiting_for
@@ -139,6 +140,7 @@ class History:
             "uid",
             TopicSpec(
                 partitions=self.settings.partitions,
+                partitioner=Partitioner.KAFKA,
                 durability=dice.choice(self.durabilities),
                 replicas=dice.choice([2, 2, 3]),
                 min_segments=dice.choice([1, 2]),

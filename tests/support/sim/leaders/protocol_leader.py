@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from smq_core.errors import Conflict, SmqError
 from smq_core.model.entities import Liveness, Replica
 from smq_core.model.interval_set import contains
+from smq_core.model.keyspace import KeyRange
+from smq_core.model.partition_offsets import offsets_from_zero, with_sealed
 from smq_core.reconcile.answers import (
     EffectFailed,
     IndexAppended,
@@ -282,6 +284,9 @@ class SimulatedLeader:
                 return IndexAppended(names)
             entries = (*before.entries, *(replace(entry, bytes=entry.end) for entry in new))
             page = replace(before, writer=self.world.unique("i"), entries=entries)
+            if effect.partitions:
+                ring = before.partitions or offsets_from_zero(KeyRange(0, self.machine.topic.spec.partitions))
+                page = replace(page, partitions=with_sealed(ring, [effect.partitions[entry.name] for entry in new]))
             yield from conditional_puts.put_conditionally(
                 self.store, self.process, INDEX, page, etag, lambda it, page=page: it.writer == page.writer
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -184,6 +185,14 @@ def test_its_partitions_are_counted() -> None:
         batch, 1, IncomingBatch(id=id_, rows=3, nbytes=1, partition_min=low, partition_max=high, payload=None)
     )
     assert histogram.slices[0] == 2 and histogram.slices[-1] == 1 and sum(histogram.slices) == 3
+
+
+@given(BATCHES)
+def test_messages_of_each_partition_are_counted_alike_in_both_forms(batch: SmallBatch) -> None:
+    expected = tuple(sorted(Counter(batch.partitions[1:]).items()))
+    if expected:
+        rows = batch.num_rows - 1
+        assert batch.partition_rows(1, rows) == ArrowBlock(as_arrow(batch)).partition_rows(1, rows) == expected
 
 
 def test_a_block_is_not_copied_for_its_entries() -> None:

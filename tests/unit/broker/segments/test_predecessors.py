@@ -11,8 +11,11 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import ProducerFenced
 from smq_core.model.chunk_info import ChunkInfo, ProducerState
 from smq_core.model.entities import Reason, RemovedSegment, SealedSegment, Segment
+from smq_core.model.keyspace import Partitioner
+from smq_core.model.partition_offsets import PartitionOffsets, SealedPartitions
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import sealed_index
+from smq_storage.catalog.sealed_index import SealedRing
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.broker_parts import BrokerParts
@@ -23,11 +26,11 @@ from support.waiting import HANG_GUARD, eventually
 class ThreeSegments:
     """``y`` follows ``x`` and ended empty, sealed by its follower; ``z`` follows ``y`` and waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, **spec: object) -> None:
         self.store: Store = open_store("memory://")
         network: dict[str, BrokerParts] = {}
         self.one, self.two = (BrokerParts(name, self.store, network) for name in ("b1", "b2"))
-        self.topic = make_topic()
+        self.topic = make_topic(**spec)
         self.x = self._segment(0)
         self.y = self._segment(1, self.x)
         self.z = self._segment(2, self.y)
@@ -57,7 +60,11 @@ class ThreeSegments:
             opened_at=0,
             sealed_at=1,
         )
-        sealed_index.append(*where, [entry])
+        ring = None
+        if self.topic.spec.has_kafka_offsets:
+            ends = PartitionOffsets(first=0, ends=(7,) * self.topic.spec.partitions)
+            ring = SealedRing(self.x.range, {self.x.name: SealedPartitions(range=self.x.range, offsets=ends)})
+        sealed_index.append(*where, [entry], ring=ring)
         sealed_index.remove(*where, [RemovedSegment(name=self.x.name, number=0, end=5, removed_at=2)])
 
 
@@ -83,6 +90,16 @@ def test_it_does_not_wait_for_one_that_retention_has_removed(monkeypatch: pytest
     waiting = it.open_z()
     it.expire_x()
     eventually(lambda: waiting.machine.state is ReplicaState.OPEN)
+
+
+def test_it_continues_the_kafka_offsets_of_one_that_retention_has_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predecessors, "INDEX_INTERVAL_SECONDS", 0.0)
+    it = ThreeSegments(partitioner=Partitioner.KAFKA, partitions=16)
+    waiting = it.open_z()
+    it.expire_x()
+    eventually(lambda: waiting.machine.state is ReplicaState.OPEN)
+    found = waiting.machine.state_at_end().partition_offsets()
+    assert found is not None and found.ends == (7,) * 16
 
 
 def test_it_reads_the_seal_chunk_of_one_that_was_removed_while_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from smq_core.model.entities import Durability
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
+from smq_core.replica.log_state import LogState
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica
 from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteChunk, WriteSeal, seal
@@ -62,7 +63,7 @@ def entry(sequence: int) -> Entry:
 def own_tail(start: int = 0, stop: int = 3) -> UnsealedTail:
     """Batches ``start .. stop - 1`` of two rows, and the producers' state before them."""
     producers = ProducerMap(theirs(0, start).producers)
-    return UnsealedTail(start=2 * start, producers=producers, entries=tuple(entry(n) for n in range(start, stop)))
+    return UnsealedTail(start=2 * start, state=LogState(producers), entries=tuple(entry(n) for n in range(start, stop)))
 
 
 def theirs(first: int, stop: int, *, sealed: bool = False) -> ChunkInfo:
@@ -82,7 +83,7 @@ def theirs(first: int, stop: int, *, sealed: bool = False) -> ChunkInfo:
         writer="other",
         nonce="n",
         sealed=sealed,
-        producers=replica.chain_producers().snapshot(),
+        producers=replica.state_at_chain_end().producers.snapshot(),
     )
 
 
@@ -180,7 +181,7 @@ def test_a_replicas_tail_is_what_it_holds_beyond_its_chain_end():
     )
     found, expected = UnsealedTail.of(replica), own_tail(1, 3)
     assert (found.start, found.entries) == (expected.start, expected.entries)
-    assert found.producers.snapshot() == expected.producers.snapshot()
+    assert found.state.producers.snapshot() == expected.state.producers.snapshot()
 
 
 def test_the_only_writer_of_a_chain_reads_only_after_a_conflict():

@@ -285,7 +285,7 @@ def test_a_follower_trims_to_the_chain_and_reads_to_the_watermark():
     assert (follower.tail_start, follower.watermark, follower.tail_bytes) == (2, 4, 40)
     assert [e.first for e in follower.readable(2)] == [2]
     assert list(follower.readable(4)) == []
-    assert follower.chain_producers().snapshot()["a"].last_sequence == 0
+    assert follower.state_at_chain_end().producers.snapshot()["a"].last_sequence == 0
 
 
 def test_capacity_is_the_smallest_credit_less_the_tail():

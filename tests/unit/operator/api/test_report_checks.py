@@ -111,7 +111,7 @@ async def test_only_brokers_that_held_a_sealed_segment_report_it(broker: str, he
         entry = replace(
             sealed_entry(planned, SealOutcome(segment="t-0-16-99", end=5, producers={}), 0), brokers=held_by
         )
-        managed.index.merge(Index((entry,)))
+        managed.index.merge(Index(entries=(entry,)))
         late = pb.SegmentReport(
             topic=TOPIC, uid=layout.uid, segment=entry.name, state=pb.SegmentReport.SEALED, end=9, watermark=9
         )
