@@ -16,6 +16,7 @@ from smq_core.errors import InvalidRequest, SmqError, Unauthenticated, Unavailab
 from smq_core.model.names import MAX_SHOWN_CHARACTERS, bounded
 from smq_proto.channel_options import NO_PROXY
 from smq_proto.flight import call
+from smq_proto.pages import all_pages
 from smq_proto.v1 import admin_pb2
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.admin_pb2_grpc import AdminStub
@@ -115,11 +116,11 @@ def list_brokers_by_address(channels: LeaderChannels, leader: str) -> dict[str, 
     request = admin_pb2.ListBrokersRequest()
     try:
         with channels.connect(leader) as channel:
-            brokers = AdminStub(channel).ListBrokers(request, timeout=REFRESH_TIMEOUT_SECONDS).brokers
+            pages = list(all_pages(AdminStub(channel).ListBrokers, request, timeout=REFRESH_TIMEOUT_SECONDS))
     except (grpc.RpcError, Unauthenticated):
         return {}
     found: dict[str, set[str]] = {}
-    for broker in brokers:
+    for broker in (it for page in pages for it in page.brokers):
         if broker.state not in ENDED_STATES:
             found.setdefault(broker.address, set()).add(broker.incarnation)
     return found

@@ -40,6 +40,7 @@ from smq.admin.topic_infos import (
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
 from smq_core.model.names import check_file_name, full_topic_name
 from smq_proto.enums import APPLY_RESULT, SEGMENT_ACTION
+from smq_proto.pages import all_pages
 from smq_proto.v1 import admin_pb2, auth_pb2, groups_pb2, topics_pb2
 from smq_proto.v1 import data_pb2 as pb
 
@@ -158,7 +159,8 @@ class Admin:
 
     def topics(self) -> list[TopicInfo]:
         """All topics with their living segments."""
-        return [topic_info(t) for t in self._leader.admin.ListTopics(admin_pb2.ListTopicsRequest()).topics]
+        pages = all_pages(self._leader.admin.ListTopics, admin_pb2.ListTopicsRequest())
+        return [topic_info(topic) for page in pages for topic in page.topics]
 
     def problems(self) -> list[ProblemInfo]:
         """What is wrong beside the topics' own conditions: invalid manifests, unreadable documents, failing tasks."""
@@ -187,7 +189,8 @@ class Admin:
 
     def brokers(self) -> list[BrokerInfo]:
         """The brokers that the leader knows, with the load that they reported last."""
-        return [broker_info(b) for b in self._leader.admin.ListBrokers(admin_pb2.ListBrokersRequest()).brokers]
+        pages = all_pages(self._leader.admin.ListBrokers, admin_pb2.ListBrokersRequest())
+        return [broker_info(broker) for page in pages for broker in page.brokers]
 
     def groups(self, topic: str) -> list[GroupInfo]:
         """The consumer groups of a topic, with their lag, whether they have members or not."""

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from smq.admin.wire_times import instant_of
 from smq_proto.v1 import topics_pb2
-from smq_storage.object_store.store import StoreSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +37,13 @@ class FilerKeys:
 
 
 def filer_keys(reply: topics_pb2.FilerKeys) -> FilerKeys:
-    located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
+    options = dict(reply.store_options)
     return FilerKeys(
         access_key=reply.access_key,
         secret_key=reply.secret_key,
         session_token=reply.session_token,
         expires_at=instant_of(reply.expires_at),
-        url=located.url,
-        endpoint=located.endpoint,
-        region=located.region,
+        url=reply.store_url,
+        endpoint=options.get("endpoint"),
+        region=options.get("region"),
     )

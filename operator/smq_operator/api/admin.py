@@ -15,6 +15,7 @@ from smq_core.model.names import full_topic_name
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
 from smq_operator.api.access.call_subjects import parsed_manifest
+from smq_operator.api.pages import page_of
 from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic, check_request
 from smq_operator.brokers.registry import Broker, BrokerRegistry
@@ -196,33 +197,27 @@ class AdminService:
 
     @unary_handler
     async def ListTopics(self, request: admin_pb2.ListTopicsRequest) -> admin_pb2.TopicList:
-        return admin_pb2.TopicList(
-            topics=[_topic_message(managed, self.health.issues(name)) for name, managed in sorted(self.topics.items())],
-            problems=[
-                *(admin_pb2.TopicList.Problem(where=p.where, message=p.message) for p in self.platform.problems()),
-                *(admin_pb2.TopicList.Problem(where=p.where, message=p.message) for p in self.problems.all()),
-            ],
+        after = request.page_token
+        topics, next_page = page_of(
+            (name, _topic_message(managed, self.health.issues(name)))
+            for name, managed in sorted(self.topics.items())
+            if name > after
         )
+        reply = admin_pb2.TopicList(topics=topics, next_page_token=next_page)
+        if not after:
+            for found in (self.platform.problems(), self.problems.all()):
+                reply.problems.extend(admin_pb2.TopicList.Problem(where=p.where, message=p.message) for p in found)
+        return reply
 
     @unary_handler
     async def ListBrokers(self, request: admin_pb2.ListBrokersRequest) -> admin_pb2.BrokerList:
-        now = self.clock()
-        entries = []
-        for broker in self.registry.all():
-            alive = broker.liveness(now)
-            state = "draining" if broker.draining and alive is Liveness.ALIVE else alive.value
-            entries.append(
-                admin_pb2.BrokerList.Broker(
-                    name=broker.replica.broker,
-                    incarnation=broker.replica.incarnation,
-                    address=broker.replica.address,
-                    state=BROKER_STATE.value(state),
-                    status=broker.status,
-                    ended=(broker.cause or broker.terminated or "") if broker.has_reported else "",
-                    ended_at=broker.ended_at,
-                )
-            )
-        return admin_pb2.BrokerList(brokers=entries)
+        now, after = self.clock(), request.page_token
+        brokers, next_page = page_of(
+            (broker.replica.broker, _broker_message(broker, now))
+            for broker in self.registry.all()
+            if broker.replica.broker > after
+        )
+        return admin_pb2.BrokerList(brokers=brokers, next_page_token=next_page)
 
     @unary_handler
     async def ListPins(self, request: admin_pb2.ListPinsRequest) -> admin_pb2.PinList:
@@ -359,6 +354,20 @@ def _exported_message(manifest: TopicManifest) -> admin_pb2.ExportTopicReply:
 def _change_messages(before: TopicManifest | None, after: TopicManifest) -> list[admin_pb2.TopicChange]:
     changes = manifest_changes(before, after) if before is not None else []
     return [admin_pb2.TopicChange(text=change.text, risk=change.risk) for change in changes]
+
+
+def _broker_message(broker: Broker, now: int) -> admin_pb2.BrokerList.Broker:
+    alive = broker.liveness(now)
+    state = "draining" if broker.draining and alive is Liveness.ALIVE else alive.value
+    return admin_pb2.BrokerList.Broker(
+        name=broker.replica.broker,
+        incarnation=broker.replica.incarnation,
+        address=broker.replica.address,
+        state=BROKER_STATE.value(state),
+        status=broker.status,
+        ended=(broker.cause or broker.terminated or "") if broker.has_reported else "",
+        ended_at=broker.ended_at,
+    )
 
 
 def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> admin_pb2.TopicList.Topic:

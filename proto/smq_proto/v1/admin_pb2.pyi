@@ -201,11 +201,13 @@ class PauseScalingRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., paused: _Optional[bool] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_token",)
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_token: str
+    def __init__(self, page_token: _Optional[str] = ...) -> None: ...
 
 class TopicList(_message.Message):
-    __slots__ = ("topics", "problems")
+    __slots__ = ("topics", "problems", "next_page_token")
     class Problem(_message.Message):
         __slots__ = ("where", "message")
         WHERE_FIELD_NUMBER: _ClassVar[int]
@@ -243,9 +245,11 @@ class TopicList(_message.Message):
         def __init__(self, info: _Optional[_Union[_data_pb2.TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[_data_pb2.Layout, _Mapping]] = ..., messages_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., sealed_segments: _Optional[int] = ..., paused: _Optional[bool] = ..., ends: _Optional[_Mapping[str, int]] = ..., messages: _Optional[int] = ...) -> None: ...
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicList.Topic]
     problems: _containers.RepeatedCompositeFieldContainer[TopicList.Problem]
-    def __init__(self, topics: _Optional[_Iterable[_Union[TopicList.Topic, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[TopicList.Problem, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicList.Topic, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[TopicList.Problem, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("type", "status", "reason", "message")
@@ -260,11 +264,13 @@ class Condition(_message.Message):
     def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ListBrokersRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_token",)
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_token: str
+    def __init__(self, page_token: _Optional[str] = ...) -> None: ...
 
 class BrokerList(_message.Message):
-    __slots__ = ("brokers",)
+    __slots__ = ("brokers", "next_page_token")
     class Broker(_message.Message):
         __slots__ = ("name", "incarnation", "address", "state", "status", "ended", "ended_at")
         class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -299,8 +305,10 @@ class BrokerList(_message.Message):
         ended_at: int
         def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[_Union[BrokerList.Broker.State, str]] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., ended: _Optional[str] = ..., ended_at: _Optional[int] = ...) -> None: ...
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerList.Broker]
-    def __init__(self, brokers: _Optional[_Iterable[_Union[BrokerList.Broker, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, brokers: _Optional[_Iterable[_Union[BrokerList.Broker, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListDecisionsRequest(_message.Message):
     __slots__ = ()

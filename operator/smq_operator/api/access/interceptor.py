@@ -101,7 +101,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gr
                         self._record(call, caller, subject, outcome)
                 if not sees_all:
                     assert isinstance(reply, admin_pb2.TopicList)
-                    reply = await visible_topics(reply, caller, self._access)
+                    reply = await visible_topics(reply, sorted(self._topics()), caller, self._access)
                 return reply
             except grpc.aio.AbortError:
                 raise

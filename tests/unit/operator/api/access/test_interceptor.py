@@ -18,6 +18,7 @@ from smq_core.errors import PermissionDenied, Unauthenticated, Unavailable
 from smq_operator.api.access import interceptor
 from smq_operator.api.admin import AdminService
 from smq_operator.api.server import LeaderServices
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.security.access.audit import DenialReason
 from smq_proto.v1 import admin_pb2, brokers_pb2, topics_pb2
@@ -166,6 +167,20 @@ async def test_a_caller_sees_the_topics_of_namespaces_that_it_may_list(tmp_path:
         assert [topic.info.name for topic in listed.topics] == ["travel/b", "travel/c"] and not listed.problems
         listed = await api.call("Admin.ListTopics", admin_pb2.ListTopicsRequest(), api.admin)
         assert [topic.info.name for topic in listed.topics] == names and listed.problems
+
+
+async def test_a_page_may_have_no_topic_that_its_caller_may_see(tmp_path: Path) -> None:
+    async with secure_api(tmp_path, time.time) as api:
+        token = api.add_token("bob")
+        api.add_rule("bob", namespaces=["travel"], topics=["*"], verbs=["list"])
+        api.handlers.replies["Admin.ListTopics"] = admin_pb2.TopicList(
+            topics=[admin_pb2.TopicList.Topic(info=pb.TopicInfo(name="default/a"))], next_page_token="default/a"
+        )
+        with pytest.raises(PermissionDenied):
+            await api.call("Admin.ListTopics", admin_pb2.ListTopicsRequest(), token)
+        api.topics["travel/b"] = ManagedTopic("travel/b")
+        listed = await api.call("Admin.ListTopics", admin_pb2.ListTopicsRequest(), token)
+        assert not listed.topics and listed.next_page_token == "default/a"
 
 
 async def test_a_request_of_a_stranger_is_not_received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
