@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from smq_core.errors import StoreUnavailable
+from smq_storage.object_store.presigned import connections
+from smq_storage.object_store.results import ObjectInfo
 from smq_storage.object_store.store import StoreSettings
 from support.waiting import HANG_GUARD
 
@@ -54,6 +56,24 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
+class Urls:
+    """Of a reader without credentials."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+
+    def url(self, path: str) -> str:
+        return f"{self._endpoint}/b/{path}?X-Amz-Signature=s"
+
+    def renew(self, path: str, refused: str) -> str:
+        raise NotImplementedError
+
+    def list(self, folder: str, start_after: str | None) -> Iterator[ObjectInfo]:
+        raise NotImplementedError
+
+    def expect(self, files: object) -> None: ...
+
+
 def test_the_authority_is_that_of_ssl_cert_file(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = StoreSettings(url="s3://b", endpoint=endpoint, access_key="k", secret_key="s", timeout=HANG_GUARD)
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
@@ -62,3 +82,17 @@ def test_the_authority_is_that_of_ssl_cert_file(endpoint: str, tmp_path: Path, m
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     found = settings.open().get("x")
     assert found is not None and bytes(found.data) == b"found"
+
+
+def test_it_is_the_same_for_presigned_urls(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = StoreSettings(url="s3://b", endpoint=endpoint, timeout=HANG_GUARD)
+    for trusted in (False, True):
+        connections.tls_of_environment.cache_clear()
+        if trusted:
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+            assert bytes(settings.open(Urls(endpoint)).get("x").data) == b"found"
+            continue
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+        with pytest.raises(StoreUnavailable, match=r"its certificate is not accepted.*set SSL_CERT_FILE"):
+            settings.open(Urls(endpoint)).get("x")
+    connections.tls_of_environment.cache_clear()

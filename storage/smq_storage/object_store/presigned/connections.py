@@ -85,7 +85,7 @@ class Connections:
         timeout = min(CONNECT_TIMEOUT_SECONDS, self._timeout)
         if parts.scheme == "http":
             return HTTPConnection(host, port, timeout=timeout)
-        connection = HTTPSConnection(host, port, timeout=timeout, context=_tls())
+        connection = HTTPSConnection(host, port, timeout=timeout, context=tls_of_environment())
         if proxy:
             connection.set_tunnel(parts.hostname or "", parts.port)
         return connection
@@ -98,7 +98,8 @@ class Connections:
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def tls_of_environment() -> ssl.SSLContext:
+    """Trusts the authorities of the system, or of the variable SSL_CERT_FILE."""
     return ssl.create_default_context()
 
 
