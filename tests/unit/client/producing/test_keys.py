@@ -12,7 +12,7 @@ import pytest
 
 from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, key_bytes, partitions
 from smq_core.errors import InvalidRequest
-from smq_core.model.keyspace import partition_of
+from smq_core.model.keyspace import Ring, partition_of
 
 FIVE = struct.pack("<q", 5)
 
@@ -68,9 +68,9 @@ def test_a_nested_column_cannot_be_a_key() -> None:
 
 def test_rows_without_a_key_go_together_and_all_others_where_their_key_says() -> None:
     keys = pa.array([b"a", None, b"b", None])
-    assert partitions(keys, 4, 64, 9).tolist() == [partition_of(b"a", 64), 9, partition_of(b"b", 64), 9]
-    assert partitions(None, 2, 64, 9).tolist() == [9, 9]
-    assert partitions(pa.nulls(2, pa.binary()), 2, 64, 9).tolist() == [9, 9]
+    assert partitions(keys, 4, Ring(64), 9).tolist() == [partition_of(b"a", 64), 9, partition_of(b"b", 64), 9]
+    assert partitions(None, 2, Ring(64), 9).tolist() == [9, 9]
+    assert partitions(pa.nulls(2, pa.binary()), 2, Ring(64), 9).tolist() == [9, 9]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 64, 1000, 1024, 65536])

@@ -13,6 +13,7 @@ from smq.producer import Producer
 from smq_core.errors import SchemaMismatch
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Column, Segment, TopicSchema
+from smq_core.model.keyspace import Ring
 from smq_core.model.schema_evolution import evolve
 from smq_proto.wire import outcome_to_pb
 from support.in_memory.producer_sessions import DrivenSession, producer_of, session
@@ -155,7 +156,7 @@ def test_values_of_a_dropped_column_stop_the_producer(topic: EvolvingTopic, prod
 def _segment_of(producer: Producer, value: int) -> str:
     from smq.producing.encoding.keys import canonical_bytes, partitions
 
-    (partition,) = partitions(canonical_bytes(pa.array([value], pa.int32())), 1, PARTITIONS, 0)
+    (partition,) = partitions(canonical_bytes(pa.array([value], pa.int32())), 1, Ring(PARTITIONS), 0)
     route = producer._engine._machine.route
     return producer._engine._rows.table(route).segment_of(partition).name
 
