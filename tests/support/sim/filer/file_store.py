@@ -6,7 +6,7 @@ answers at once, for the checker and for what a history has before it begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +58,9 @@ class TrueFiles:
     def head(self, path: str) -> ObjectInfo:
         data, etag = self._read(path)
         return ObjectInfo(path, len(data), self._written(path, etag))
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """Nothing is prepared: these reads need no requests."""
 
     def put_new(self, path: str, data: Any) -> str:
         try:
