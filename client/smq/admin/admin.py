@@ -183,8 +183,8 @@ class Admin:
         living = [segment_info(s) for s in layout.segments]
         if not all:
             return sorted(living, key=lambda s: (s.start, s.number))
-        history = self._leader.topics.History(topics_pb2.HistoryRequest(topic=name)).segments
-        both = {s.name: s for s in living} | {s.name: segment_info(s) for s in history}
+        pages = all_pages(self._leader.topics.History, topics_pb2.HistoryRequest(topic=name))
+        both = {s.name: s for s in living} | {s.name: segment_info(s) for page in pages for s in page.segments}
         return sorted(both.values(), key=lambda s: s.number)
 
     def brokers(self) -> list[BrokerInfo]:
@@ -194,8 +194,8 @@ class Admin:
 
     def groups(self, topic: str) -> list[GroupInfo]:
         """The consumer groups of a topic, with their lag, whether they have members or not."""
-        reply = self._leader.groups.ListGroups(groups_pb2.ListGroupsRequest(topic=self._topic(topic)))
-        return [group_info(g) for g in reply.groups]
+        pages = all_pages(self._leader.groups.ListGroups, groups_pb2.ListGroupsRequest(topic=self._topic(topic)))
+        return [group_info(g) for page in pages for g in page.groups]
 
     def group(self, topic: str, group: str) -> GroupInfo:
         """One consumer group. Raises InvalidRequest if there is none of that name."""

@@ -30,8 +30,9 @@ from smq_core.errors import (
     is_denial,
 )
 from smq_core.model.entities import Layout, Replica, SealedSegment, Topic
-from smq_core.model.interval_set import EMPTY, IntervalSet
+from smq_core.model.interval_set import EMPTY, IntervalSet, contains
 from smq_core.reading.segment_dag import missing_predecessors
+from smq_proto.pages import all_pages
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import topics_pb2
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
@@ -177,9 +178,13 @@ class TopicView:
         """Returns the segments that have left the layout, from the leader or from the files. Raises Unavailable."""
         if self._leader.is_configured:
             try:
-                reply = self._leader.topics.History(topics_pb2.HistoryRequest(topic=self.name), timeout=2.0)
-                sealed = {s.name: sealed_from_pb(s) for s in reply.segments}
-                return SealedHistory(sealed, *removed_from_pb(reply.removed))
+                request = topics_pb2.HistoryRequest(topic=self.name)
+                pages = list(all_pages(self._leader.topics.History, request, timeout=2.0))
+                removed, ends = removed_from_pb(pages[-1].removed)
+                listed = (sealed_from_pb(it) for page in pages for it in page.segments)
+                # Retention may have removed some after their page was made.
+                sealed = {it.name: it for it in listed if not contains(removed, it.number)}
+                return SealedHistory(sealed, removed, ends)
             except Unavailable:
                 if not self.store.is_known:
                     raise

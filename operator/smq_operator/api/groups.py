@@ -10,6 +10,7 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Positions
 from smq_core.model.group_start import GroupStart
 from smq_core.model.names import MAX_NAME_LENGTH, check_labels, check_name
+from smq_operator.api.pages import page_of
 from smq_operator.api.rpc_errors import unary_handler
 from smq_operator.groups.group_changes import GroupChanges
 from smq_operator.groups.group_coordinator import GroupCoordinator
@@ -108,11 +109,14 @@ class GroupService:
 
     @unary_handler
     async def ListGroups(self, request: groups_pb2.ListGroupsRequest) -> groups_pb2.GroupList:
-        """The groups as the filer has them now. One whose file cannot be read does not hide the others."""
-        managed, groups = await self.groups.read_snapshots(request.topic)
-        return groups_pb2.GroupList(
-            groups=[_group_message(self.lags.report(managed, group)) for group in groups.values()]
+        """The groups as the filer has them at the first page. One with an unreadable file does not hide the others."""
+        managed, groups = await self.groups.read_snapshots(request.topic, again=not request.page_token)
+        page, next_page = page_of(
+            (name, _group_message(self.lags.report(managed, group)))
+            for name, group in groups.items()
+            if name > request.page_token
         )
+        return groups_pb2.GroupList(groups=page, next_page_token=next_page)
 
 
 def _group_message(report: LagReport) -> groups_pb2.GroupList.Group:

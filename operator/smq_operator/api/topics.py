@@ -11,6 +11,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from smq_core.errors import NoBrokers, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.model.entities import Topic
+from smq_operator.api.pages import page_of
 from smq_operator.api.reads import check_folder, check_lifetime, check_paths, list_files, session_keys, sign_reads
 from smq_operator.api.rpc_errors import stream_handler, unary_handler
 from smq_operator.api.uploads import URL_LIFETIME, check_files, sign_files
@@ -104,10 +105,14 @@ class TopicService:
             raise StoreUnavailable(
                 f"the index of {managed.name} is not loaded yet; check that the filer is reachable"
             ) from None
-        return topics_pb2.HistoryReply(
-            segments=[sealed_to_pb(entry) for entry in managed.index.sealed.values()],
-            removed=removed_to_pb(managed.index.removed_intervals, managed.index.removed_segments.values()),
-        )
+        index, after = managed.index, request.page_token
+        # By number, which is padded because tokens are compared as texts.
+        entries = ((f"{it.number:020}", it) for it in sorted(index.sealed.values(), key=lambda it: it.number))
+        segments, next_page = page_of((key, sealed_to_pb(it)) for key, it in entries if key > after)
+        reply = topics_pb2.HistoryReply(segments=segments, next_page_token=next_page)
+        if not next_page:
+            reply.removed.CopyFrom(removed_to_pb(index.removed_intervals, index.removed_segments.values()))
+        return reply
 
     @unary_handler
     async def ReportUnreachable(self, hint: topics_pb2.ReportUnreachableRequest) -> Empty:

@@ -201,11 +201,14 @@ class GroupCoordinator:
                 found[name] = it.snapshot()
         return dict(sorted(found.items()))
 
-    async def read_snapshots(self, topic: str) -> tuple[ManagedTopic, dict[str, GroupSnapshot]]:
-        """The same after the files were read again. Raises UnknownTopic, StoreUnavailable."""
+    async def read_snapshots(self, topic: str, *, again: bool) -> tuple[ManagedTopic, dict[str, GroupSnapshot]]:
+        """The same after the files were read: ``again``, or only if that is long ago.
+
+        Raises UnknownTopic, StoreUnavailable.
+        """
         managed = await self.ready_topic(topic)
         assert managed.topic is not None
-        await self.idle.scan(managed.topic)
+        await (self.idle.scan(managed.topic) if again else self.idle.scan_if_due(managed.topic))
         return managed, self.snapshots(managed)
 
     @asynccontextmanager

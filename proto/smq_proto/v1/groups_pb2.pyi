@@ -202,13 +202,15 @@ class DeleteGroupRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "page_token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    page_token: str
+    def __init__(self, topic: _Optional[str] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class GroupList(_message.Message):
-    __slots__ = ("groups",)
+    __slots__ = ("groups", "next_page_token")
     class Group(_message.Message):
         __slots__ = ("name", "generation", "members", "positions", "unreadable", "lag", "lag_seconds", "segments", "committed_at", "last_active_at")
         class PositionsEntry(_message.Message):
@@ -253,5 +255,7 @@ class GroupList(_message.Message):
         waits_for_commit: bool
         def __init__(self, segment: _Optional[str] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., member: _Optional[str] = ..., waits_for_commit: _Optional[bool] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
-    def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...

@@ -15,13 +15,15 @@ class WatchRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "page_token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    page_token: str
+    def __init__(self, topic: _Optional[str] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class HistoryReply(_message.Message):
-    __slots__ = ("segments", "removed")
+    __slots__ = ("segments", "removed", "next_page_token")
     class Removed(_message.Message):
         __slots__ = ("numbers", "segments")
         NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -38,9 +40,11 @@ class HistoryReply(_message.Message):
         def __init__(self, start: _Optional[int] = ..., stop: _Optional[int] = ...) -> None: ...
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     segments: _containers.RepeatedCompositeFieldContainer[_data_pb2.Segment]
     removed: HistoryReply.Removed
-    def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ..., removed: _Optional[_Union[HistoryReply.Removed, _Mapping]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ..., removed: _Optional[_Union[HistoryReply.Removed, _Mapping]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ReportUnreachableRequest(_message.Message):
     __slots__ = ("incarnation", "error")

@@ -206,6 +206,14 @@ MUTATIONS = (
         "isinstance(failure, UnknownTopic) and since >= 0",
         (f"{TEST_VIEW}::test_a_topic_is_deleted_only_if_leaders_say_so_for_a_while",),
     ),
+    Mutation(
+        "read_a_part_of_a_history",
+        "A reader knows the segments of all pages before it chooses where to begin.",
+        VIEW,
+        "pages = list(all_pages(self._leader.topics.History, request, timeout=2.0))",
+        "pages = [self._leader.topics.History(request, timeout=2.0)]",
+        (f"{TEST_VIEW}::test_a_history_has_all_pages_without_what_was_removed_meanwhile",),
+    ),
     # ---- fetching
     Mutation(
         "keep_offsets_at_a_start_by_time",

@@ -12,11 +12,22 @@ from smq.transport import topic_store, topic_view
 from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq.transport.upload_modes import UploadMode
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
-from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
+from smq_core.model.entities import (
+    Durability,
+    Layout,
+    Phase,
+    Reason,
+    RemovedSegment,
+    Replica,
+    SealedSegment,
+    Segment,
+    Topic,
+    TopicSpec,
+)
 from smq_core.model.keyspace import KeyRange
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import topics_pb2
-from smq_proto.wire import layout_to_pb, topic_to_pb
+from smq_proto.wire import layout_to_pb, removed_to_pb, sealed_to_pb, topic_to_pb
 from smq_storage.catalog import layouts, topics
 from smq_storage.object_store.presigned.urls import SigningKey
 from smq_storage.object_store.store import StoreSettings
@@ -45,6 +56,8 @@ class PlayedLeader:
 
     def __init__(self) -> None:
         self.replies: queue.SimpleQueue[pb.LocateReply | SmqError | None] = queue.SimpleQueue()
+        self.history: dict[str, topics_pb2.HistoryReply] = {}
+        """The pages by their tokens."""
 
     @property
     def topics(self) -> PlayedLeader:
@@ -52,6 +65,9 @@ class PlayedLeader:
 
     def Watch(self, _: topics_pb2.WatchRequest) -> PlayedLeader:
         return self
+
+    def History(self, request: topics_pb2.HistoryRequest, timeout: float) -> topics_pb2.HistoryReply:
+        return self.history[request.page_token]
 
     def __iter__(self) -> Iterator[pb.LocateReply]:
         while (reply := self.replies.get(timeout=HANG_GUARD)) is not None:
@@ -133,6 +149,26 @@ def test_a_topic_is_deleted_only_if_leaders_say_so_for_a_while(watched: Watched)
     assert isinstance(watched.view.deleted, UnknownTopic)
     watched.leader.show(LAYOUT)
     eventually(lambda: watched.view.deleted is None)
+
+
+def test_a_history_has_all_pages_without_what_was_removed_meanwhile(watched: Watched) -> None:
+    listed = [
+        sealed_to_pb(
+            SealedSegment(
+                name=f"t-0-8-{n}", number=n, range=KeyRange(0, 8), end=7, sealed_because=Reason.ROLL, sealed_at=0
+            )
+        )
+        for n in range(4)
+    ]
+    removed = removed_to_pb(((1, 2),), [RemovedSegment(name="t-0-8-1", number=1, end=7, removed_at=0)])
+    watched.leader.history = {
+        "": topics_pb2.HistoryReply(segments=listed[:2], next_page_token="1"),
+        "1": topics_pb2.HistoryReply(segments=listed[2:3], next_page_token="2"),
+        "2": topics_pb2.HistoryReply(segments=listed[3:], removed=removed),
+    }
+    history = watched.view.sealed_history()
+    assert list(history.sealed) == ["t-0-8-0", "t-0-8-2", "t-0-8-3"]
+    assert (history.removed, history.ends) == (((1, 2),), {"t-0-8-1": 7})
 
 
 def test_without_a_leader_the_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
