@@ -24,6 +24,7 @@ from smq_core.model.entities import (
     TopicSpec,
 )
 from smq_core.model.interval_set import IntervalSet
+from smq_core.model.kafka_producers import KafkaProducerKey, KafkaProducers, KafkaProducerState, batches_from
 from smq_core.model.keyspace import KeyRange, Partitioner
 from smq_core.model.loss import Loss
 from smq_core.model.partition_offsets import PartitionOffsets, PartitionRows
@@ -274,6 +275,34 @@ def partition_offsets_to_pb(offsets: PartitionOffsets | None) -> pb.PartitionOff
 def partition_offsets_from_pb(message: pb.PartitionOffsets) -> PartitionOffsets:
     """Raises InvalidRequest if the jumps are damaged."""
     return PartitionOffsets(first=message.first, ends=tuple(message.ends), jumps=partition_rows_from_pb(message.jumps))
+
+
+def kafka_producers_to_pb(producers: KafkaProducers) -> list[pb.KafkaProducer]:
+    return [
+        pb.KafkaProducer(
+            producer_id=key.producer_id,
+            partition=key.partition,
+            epoch=state.epoch,
+            appended=state.appended,
+            first_sequence=state.batches[0].first_sequence,
+            records=[batch.records for batch in state.batches],
+            offsets=[batch.offset for batch in state.batches],
+        )
+        for key, state in producers.items()
+    ]
+
+
+def kafka_producers_from_pb(messages: Iterable[pb.KafkaProducer]) -> KafkaProducers:
+    """In the order of the messages. Raises InvalidRequest if one has no batches, or an offset is missing."""
+    producers: dict[KafkaProducerKey, KafkaProducerState] = {}
+    for message in messages:
+        if not message.records or len(message.records) != len(message.offsets):
+            raise InvalidRequest(f"Kafka producer {message.producer_id} came with damaged batches")
+        batches = batches_from(message.first_sequence, zip(message.records, message.offsets, strict=True))
+        producers[KafkaProducerKey(message.producer_id, message.partition)] = KafkaProducerState(
+            epoch=message.epoch, batches=batches, appended=message.appended
+        )
+    return producers
 
 
 def loss_to_pb(lost: Loss | None) -> pb.Loss | None:

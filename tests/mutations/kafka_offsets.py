@@ -13,7 +13,76 @@ COUNTED = "storage/smq_storage/verification/counted_partitions.py"
 TEST_COUNTED = "tests/unit/storage/verification/test_counted_partitions.py"
 TEST_PROCESSES = "tests/integration/client/topics/test_kafka_offsets.py"
 
+PRODUCERS = "core/smq_core/model/kafka_producers.py"
+PRODUCER_MAP = "core/smq_core/replica/kafka_producer_map.py"
+TEST_PRODUCERS = "tests/unit/core/replica/test_kafka_producers.py"
+TEST_REPLICATED = "tests/unit/broker/rows/test_replicated_kafka_batches.py"
+
 MUTATIONS = (
+    Mutation(
+        "accept_a_gap_of_a_kafka_producer",
+        "A batch of a Kafka producer whose predecessor is missing is refused.",
+        PRODUCERS,
+        "if id_.sequence != expected:",
+        "if id_.sequence < expected:",
+        (f"{TEST_PRODUCERS}::test_a_gap_an_older_epoch_and_a_batch_of_another_size_are_refused",),
+    ),
+    Mutation(
+        "accept_an_older_epoch_of_a_kafka_producer",
+        "A Kafka producer with an older epoch is refused.",
+        PRODUCERS,
+        "if id_.epoch < self.epoch:",
+        "if False:",
+        (f"{TEST_PRODUCERS}::test_a_gap_an_older_epoch_and_a_batch_of_another_size_are_refused",),
+    ),
+    Mutation(
+        "begin_an_epoch_of_a_kafka_producer_anywhere",
+        "A new epoch of a Kafka producer begins with sequence 0.",
+        PRODUCERS,
+        "        expected = 0\n",
+        "        expected = id_.sequence\n",
+        (f"{TEST_PRODUCERS}::test_a_new_epoch_begins_at_zero_and_forgets_the_batches_before",),
+    ),
+    Mutation(
+        "remember_a_kafka_producer_for_ever",
+        "A Kafka producer whose last batch is a day old is forgotten.",
+        PRODUCER_MAP,
+        " or next(iter(states.values())).appended < oldest",
+        "",
+        (f"{TEST_PRODUCERS}::test_idle_producers_are_forgotten",),
+    ),
+    Mutation(
+        "remember_any_number_of_kafka_producers",
+        "A log remembers a bounded number of Kafka producers.",
+        PRODUCER_MAP,
+        "len(states) > MAX_COUNT or ",
+        "",
+        (f"{TEST_PRODUCERS}::test_of_too_many_producers_the_oldest_are_forgotten",),
+    ),
+    Mutation(
+        "forget_kafka_producers_only_where_batches_are_appended",
+        "Who reads a chunk forgets the same Kafka producers as who appended its batches.",
+        PRODUCER_MAP,
+        "        if changed:\n            self._forget()\n",
+        "",
+        ("tests/property/test_kafka_producers_in_chunks.py",),
+    ),
+    Mutation(
+        "replicate_kafka_batches_without_their_ids",
+        "Followers and journals know the producer and the sequences of a Kafka batch.",
+        "broker/smq_broker/rows/replication_messages.py",
+        "        encoded.kafka_batch.sequence = id_.sequence\n",
+        "",
+        (f"{TEST_REPLICATED}::test_the_ids_of_batches_and_what_was_inherited_are_replicated",),
+    ),
+    Mutation(
+        "replicate_no_inherited_kafka_producers",
+        "Followers and journals know which Kafka producers a segment has inherited.",
+        "broker/smq_broker/rows/replication_messages.py",
+        "        inherited_kafka_producers=kafka_producers_to_pb(entry.inherited_kafka_producers or {}),\n",
+        "",
+        (f"{TEST_REPLICATED}::test_the_ids_of_batches_and_what_was_inherited_are_replicated",),
+    ),
     Mutation(
         "count_a_repeated_append_again",
         "A segment that is in the index already does not move the partitions' ends again.",

@@ -8,6 +8,7 @@ import pytest
 
 from simulation.mutations import (
     journal_mutations,
+    kafka_producer_mutations,
     partition_mutations,
     producer_mutations,
     protocol_mutations,
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.simulation
 RULES = [
     *rules(protocol.run, 400, protocol_mutations.MUTATIONS, producer_mutations.MUTATIONS),
     *rules(partial(shaped.run, "journals"), 100, journal_mutations.MUTATIONS, partition_mutations.MUTATIONS),
+    *rules(partial(shaped.run, "kafka"), 60, kafka_producer_mutations.MUTATIONS),
     *rules(partial(shaped.run, "forgetting"), 100, producer_mutations.FORGETTING),
     *rules(partial(shaped.run, "leader-changes"), 100, protocol_mutations.LEADERS),
     *rules(partial(shaped.run, "quiet"), 60, quiet_mutations.MUTATIONS),

@@ -261,7 +261,7 @@ class ProducerSession:
             valid_until = time.monotonic() + self.hosted.upload_check_valid_seconds
             try:
                 partition_rows = self._port.uploads.check_before_append(
-                    self.hosted, batch.incoming.id, batch.uploads, self._require_open
+                    self.hosted, self.batch_id(batch.incoming.id.sequence), batch.uploads, self._require_open
                 )
             except ReferenceRejected as error:
                 self._reject(batch, error)

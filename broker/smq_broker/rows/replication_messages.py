@@ -11,9 +11,12 @@ from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, size_of_names
 from smq_broker.rows.blocks import Block
 from smq_broker.rows.payloads import block_of, split_block
 from smq_core.errors import InvalidRequest
+from smq_core.model.kafka_producers import KafkaBatchId
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import (
+    kafka_producers_from_pb,
+    kafka_producers_to_pb,
     partition_offsets_from_pb,
     partition_offsets_to_pb,
     partition_rows_from_pb,
@@ -60,7 +63,7 @@ def decode_entries(header: pb.ReplicationBatch, block: Block) -> tuple[Entry, ..
         row_bytes = int(bytes_per_row * entry.rows) if reference is None else 0
         large_values = tuple(entry.large_values)
         incoming = IncomingBatch(
-            id=BatchId(entry.producer, entry.epoch, entry.sequence, entry.instance),
+            id=_batch_id(entry),
             rows=entry.rows,
             nbytes=row_bytes + ENTRY_OVERHEAD_BYTES + size_of_names(large_values),
             partition_min=entry.partition_min,
@@ -84,10 +87,18 @@ def decode_entries(header: pb.ReplicationBatch, block: Block) -> tuple[Entry, ..
                 forgotten=tuple(entry.forgotten),
                 inherited=inherited,
                 partition_starts=partition_starts,
+                inherited_kafka_producers=kafka_producers_from_pb(entry.inherited_kafka_producers) or None,
             )
         )
         first += entry.rows
     return tuple(entries)
+
+
+def _batch_id(entry: pb.ReplicationBatch.Entry) -> BatchId | KafkaBatchId:
+    if entry.HasField("kafka_batch"):
+        kafka = entry.kafka_batch
+        return KafkaBatchId(kafka.producer_id, kafka.epoch, kafka.sequence)
+    return BatchId(entry.producer, entry.epoch, entry.sequence, entry.instance)
 
 
 def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
@@ -95,11 +106,7 @@ def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
     if entry.inherited is not None:
         states = {name: producer_to_pb(state) for name, state in entry.inherited.items()}
         inherited = pb.InheritedProducers(producers=states)
-    return pb.ReplicationBatch.Entry(
-        producer=entry.batch.id.producer,
-        epoch=entry.batch.id.epoch,
-        sequence=entry.batch.id.sequence,
-        instance=entry.batch.id.instance,
+    encoded = pb.ReplicationBatch.Entry(
         rows=entry.batch.rows,
         appended=entry.appended,
         partition_min=entry.batch.partition_min,
@@ -110,4 +117,13 @@ def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
         large_values=entry.batch.large_values,
         partition_rows=partition_rows_to_pb(entry.batch.partition_rows),
         partition_starts=partition_offsets_to_pb(entry.partition_starts),
+        inherited_kafka_producers=kafka_producers_to_pb(entry.inherited_kafka_producers or {}),
     )
+    id_ = entry.batch.id
+    if isinstance(id_, KafkaBatchId):
+        encoded.kafka_batch.producer_id = id_.producer_id
+        encoded.kafka_batch.epoch = id_.epoch
+        encoded.kafka_batch.sequence = id_.sequence
+    else:
+        encoded.producer, encoded.epoch, encoded.sequence, encoded.instance = id_
+    return encoded

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from smq_core.model.compacted_rows import CompactedRows
 from smq_core.model.entities import Micros
+from smq_core.model.kafka_producers import KafkaProducers
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.loss import Loss
 from smq_core.model.partition_offsets import PartitionOffsets, SealedPartitions
@@ -60,7 +61,7 @@ class SealOutcome:
     ``forgotten_upto`` is above the first offset of the last batch of every producer that was forgotten.
     ``uninherited`` names predecessors whose producers are not in ``producers``, because the segment ended before a
     batch came: its successors inherit from them directly. ``partitions`` says where the partitions of the segment end;
-    None if the topic does not count their messages, and if ``uninherited`` has any.
+    None if the topic does not count their messages, and if ``uninherited`` has any. Then ``kafka_producers`` is empty.
     """
 
     segment: str
@@ -70,6 +71,7 @@ class SealOutcome:
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
     partitions: PartitionOffsets | None = None
+    kafka_producers: KafkaProducers = field(default_factory=dict)
 
     def sealed_partitions(self, range_: KeyRange) -> SealedPartitions:
         """What the segment, which had this range, leaves to its successors."""
@@ -91,6 +93,8 @@ class ChunkInfo:
     Otherwise it has those that changed in this chunk, ``forgotten`` names those that were dropped, and the chunk at
     offset ``snapshot_at`` is the last one that has all. ``forgotten_upto`` and ``uninherited`` are as in SealOutcome.
     ``partitions`` says where all partitions of the segment end after this chunk, if the topic counts their messages.
+    ``kafka_producers`` has all Kafka producers, or those that changed. No list of dropped ones is needed, because the
+    batches decide that.
 
     ``schema_version`` is the segment's.
 
@@ -120,6 +124,7 @@ class ChunkInfo:
     large_values: tuple[str, ...] = ()
     compacted: CompactedRows | None = None
     partitions: PartitionOffsets | None = None
+    kafka_producers: KafkaProducers = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -136,4 +141,5 @@ class ChunkInfo:
             forgotten_upto=self.forgotten_upto,
             uninherited=self.uninherited,
             partitions=self.partitions,
+            kafka_producers=self.kafka_producers,
         )

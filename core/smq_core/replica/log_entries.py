@@ -5,11 +5,12 @@ All are frozen, and payloads are opaque. Offsets count the messages of one segme
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from smq_core.model.chunk_info import ChunkInfo, Producers
 from smq_core.model.entities import SECOND, Durability, Micros
+from smq_core.model.kafka_producers import KafkaBatchId, KafkaProducerKey, KafkaProducers
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.partition_offsets import PartitionOffsets, PartitionRows
 from smq_core.model.reference import Reference
@@ -54,9 +55,11 @@ class IncomingBatch:
 
     With a ``reference`` the rows are in an upload, and ``nbytes`` does not count them. ``large_values`` names the
     objects with values of these rows. ``partition_rows`` is empty unless the segment counts them.
+
+    A batch of a Kafka client has rows of one partition only.
     """
 
-    id: BatchId
+    id: BatchId | KafkaBatchId
     rows: int
     nbytes: int
     partition_min: int
@@ -73,7 +76,8 @@ class Entry:
 
     An entry also carries what the primary decided about producers just before this batch, so that every replica and
     every sealer computes the same state: ``forgotten`` names producers to drop. ``inherited`` is what the first entry
-    of a segment takes over from the predecessors, and ``partition_starts`` where its partitions begin after them.
+    of a segment takes over from the predecessors, as ``inherited_kafka_producers``, and ``partition_starts`` is where
+    its partitions begin after them.
     """
 
     first: int
@@ -82,6 +86,7 @@ class Entry:
     forgotten: tuple[str, ...] = ()
     inherited: Producers | None = None
     partition_starts: PartitionOffsets | None = None
+    inherited_kafka_producers: KafkaProducers | None = None
 
     @property
     def end(self) -> int:
@@ -90,10 +95,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """One batch is durable. ``stream`` is the caller's argument of ``append``."""
+    """One batch is durable. ``stream`` is the caller's argument of ``append``.
+
+    ``first_offset`` of a Kafka batch is the Kafka offset of its first record.
+    """
 
     stream: object
-    id: BatchId
+    id: BatchId | KafkaBatchId
     first_offset: int | None
 
 
@@ -111,7 +119,9 @@ class ReplicationMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkWrite:
-    """The next chunk. ``entries`` are contiguous from ``first``; ``producers`` is the whole state at the chunk's end.
+    """The next chunk. ``entries`` are contiguous from ``first``.
+
+    ``producers`` and ``kafka_producers`` are the whole state at the chunk's end.
 
     An entry with a reference is alone in its chunk, whose file has no rows.
 
@@ -125,6 +135,7 @@ class ChunkWrite:
     forgotten_upto: int = 0
     snapshot_at: int | None = None
     partitions: PartitionOffsets | None = None
+    kafka_producers: KafkaProducers = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -142,11 +153,21 @@ class ChunkWrite:
     @property
     def changed(self) -> set[str]:
         """The producers whose state changed in this chunk."""
-        names = {entry.batch.id.producer for entry in self.entries}
+        names = {entry.batch.id.producer for entry in self.entries if isinstance(entry.batch.id, BatchId)}
         for entry in self.entries:
             names.update(entry.forgotten)
             names.update(entry.inherited or ())
         return names
+
+    @property
+    def changed_kafka_producers(self) -> KafkaProducers:
+        """The Kafka producers whose state changed in this chunk, in the order of their last batches."""
+        keys: set[KafkaProducerKey] = set()
+        for entry in self.entries:
+            keys.update(entry.inherited_kafka_producers or ())
+            if isinstance(entry.batch.id, KafkaBatchId):
+                keys.add(KafkaProducerKey(entry.batch.id.producer_id, entry.batch.partition_min))
+        return {key: state for key, state in self.kafka_producers.items() if key in keys}
 
     def info(self, segment: str, writer: str, nonce: str, schema_version: int = 0) -> ChunkInfo:
         """The chunk's metadata."""
@@ -164,6 +185,7 @@ class ChunkWrite:
             schema_version=schema_version,
             large_values=tuple(name for entry in self.entries for name in entry.batch.large_values),
             partitions=self.partitions,
+            kafka_producers=self.kafka_producers,
         )
         if self.snapshot_at is None:
             return info
@@ -173,6 +195,7 @@ class ChunkWrite:
             producers={name: self.producers[name] for name in changed if name in self.producers},
             snapshot_at=self.snapshot_at,
             forgotten=tuple(sorted(name for name in changed if name not in self.producers)),
+            kafka_producers=self.changed_kafka_producers,
         )
 
 

@@ -1,4 +1,4 @@
-"""What a log says at one of its positions: of its producers, and where its partitions end."""
+"""What a log says at one of its positions: of its producers, of those of Kafka, and where its partitions end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from smq_core.model.chunk_info import ChunkInfo
+from smq_core.model.kafka_producers import KafkaBatchId
 from smq_core.model.partition_offsets import PartitionOffsets
+from smq_core.replica.kafka_producer_map import KafkaProducerMap
 from smq_core.replica.log_entries import ChunkWrite, Entry, ProducerLimits
 from smq_core.replica.partition_counter import PartitionCounter
 from smq_core.replica.producer_map import ProducerMap
@@ -22,21 +24,26 @@ class LogState:
 
     producers: ProducerMap = field(default_factory=ProducerMap)
     partitions: PartitionCounter | None = None
+    kafka_producers: KafkaProducerMap = field(default_factory=KafkaProducerMap)
 
     def apply(self, entry: Entry) -> None:
         """Moves on to the end of this entry."""
         self.producers.apply(entry)
-        self._count(entry)
+        self._apply_to_partitions(entry)
 
     def apply_all(self, entries: Sequence[Entry]) -> None:
         """Applies the entries in turn. Faster than many calls of ``apply``."""
         self.producers.apply_all(entries)
         for entry in entries:
-            self._count(entry)
+            self._apply_to_partitions(entry)
 
     def apply_chunk(self, info: ChunkInfo) -> None:
         """Moves on to the end of a chunk that was read from the filer."""
         self.producers.apply_chunk(info)
+        if info.snapshot_at is None:
+            self.kafka_producers = KafkaProducerMap(info.kafka_producers)
+        else:
+            self.kafka_producers.apply_changes(info.kafka_producers)
         if info.partitions is not None:
             self.partitions = PartitionCounter(info.partitions)
 
@@ -45,13 +52,26 @@ class LogState:
 
     def copy(self) -> LogState:
         partitions = None if self.partitions is None else self.partitions.copy()
-        return LogState(self.producers.copy(), partitions)
+        return LogState(self.producers.copy(), partitions, self.kafka_producers.copy())
 
-    def _count(self, entry: Entry) -> None:
+    def _apply_to_partitions(self, entry: Entry) -> None:
         if entry.partition_starts is not None:
             self.partitions = PartitionCounter(entry.partition_starts)
-        if self.partitions is not None:
-            self.partitions.append(entry.batch.partition_rows)
+        if entry.inherited_kafka_producers is not None:
+            self.kafka_producers.inherit(entry.inherited_kafka_producers)
+        if self.partitions is None:
+            return
+        batch = entry.batch
+        if isinstance(batch.id, KafkaBatchId):
+            partition = batch.partition_min
+            self.kafka_producers.append(
+                batch.id,
+                partition,
+                records=batch.rows,
+                offset=self.partitions.next_offset(partition),
+                appended=entry.appended,
+            )
+        self.partitions.append(batch.partition_rows)
 
 
 class ChainState:
@@ -71,9 +91,8 @@ class ChainState:
         after = self._at_chain_end.copy()
         after.apply_all(entries)
         producers = after.producers
-        complete = (
-            len(producers) <= self._limits.snapshot_below or self._chunks_since_snapshot >= self._limits.snapshot_every
-        )
+        count = len(producers) + len(after.kafka_producers)
+        complete = count <= self._limits.snapshot_below or self._chunks_since_snapshot >= self._limits.snapshot_every
         return ChunkWrite(
             first=first,
             entries=entries,
@@ -81,12 +100,17 @@ class ChainState:
             forgotten_upto=producers.forgotten_upto,
             snapshot_at=None if complete else self._snapshot_at,
             partitions=after.partition_offsets(),
+            kafka_producers=after.kafka_producers.snapshot(),
         )
 
     def chunk_written(self, chunk: ChunkWrite) -> None:
         """The chunk is certainly in the filer. It begins where the chain ended."""
         partitions = None if chunk.partitions is None else PartitionCounter(chunk.partitions)
-        self._at_chain_end = LogState(ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto), partitions)
+        self._at_chain_end = LogState(
+            ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto),
+            partitions,
+            KafkaProducerMap(chunk.kafka_producers),
+        )
         if chunk.snapshot_at is None:
             self._snapshot_at, self._chunks_since_snapshot = chunk.first, 0
         self._chunks_since_snapshot += 1

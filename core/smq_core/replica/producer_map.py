@@ -40,17 +40,19 @@ class ProducerMap:
     def apply(self, entry: Entry) -> None:
         """Applies what this log entry says."""
         self._apply_decisions(entry)
-        self._fold(entry.batch.id, (entry.first,), entry.appended)
+        if isinstance(entry.batch.id, BatchId):
+            self._fold(entry.batch.id, (entry.first,), entry.appended)
 
     def apply_all(self, entries: Sequence[Entry]) -> None:
         """Applies the entries in turn. Faster than many calls of ``apply``."""
-        pending: defaultdict[str, list[Entry]] = defaultdict(list)
+        pending: defaultdict[str, list[tuple[BatchId, Entry]]] = defaultdict(list)
         for entry in entries:
             if entry.forgotten or entry.inherited is not None:
                 self._fold_each(pending)
                 pending.clear()
                 self._apply_decisions(entry)
-            pending[entry.batch.id.producer].append(entry)
+            if isinstance(entry.batch.id, BatchId):
+                pending[entry.batch.id.producer].append((entry.batch.id, entry))
         self._fold_each(pending)
 
     def apply_chunk(self, info: ChunkInfo) -> None:
@@ -85,12 +87,12 @@ class ProducerMap:
         if entry.forgotten:
             self._forget(entry.forgotten)
 
-    def _fold_each(self, pending: Mapping[str, Sequence[Entry]]) -> None:
+    def _fold_each(self, pending: Mapping[str, Sequence[tuple[BatchId, Entry]]]) -> None:
         """Applies the batches of each of these producers."""
-        for entries in sorted(pending.values(), key=lambda entries: entries[-1].first):
-            batch = entries[-1].batch.id
-            latest = [entry.first for entry in entries[-RECENT_BATCHES:] if entry.batch.id.epoch == batch.epoch]
-            self._fold(batch, tuple(latest), entries[-1].appended)
+        for batches in sorted(pending.values(), key=lambda batches: batches[-1][1].first):
+            last, last_entry = batches[-1]
+            latest = [entry.first for id_, entry in batches[-RECENT_BATCHES:] if id_.epoch == last.epoch]
+            self._fold(last, tuple(latest), last_entry.appended)
 
     def _fold(self, batch: BatchId, firsts: tuple[int, ...], appended: Micros) -> None:
         """Applies batches of one producer, of which ``batch`` is the last; ``firsts`` are the offsets of the latest."""

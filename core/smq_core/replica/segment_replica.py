@@ -23,8 +23,9 @@ from itertools import chain, islice
 
 from smq_core.errors import InvalidRequest, NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model.chunk_info import SealOutcome
-from smq_core.model.entities import Durability, Micros, range_of
-from smq_core.model.partition_offsets import PartitionOffsets, SealedPartitions, inherited_offsets, offsets_from_zero
+from smq_core.model.entities import Durability, Micros
+from smq_core.model.kafka_producers import KafkaBatchId
+from smq_core.model.partition_offsets import offsets_from_zero
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.flush_interval import flush_interval
 from smq_core.replica.followers import Follower
@@ -40,6 +41,7 @@ from smq_core.replica.log_entries import (
 )
 from smq_core.replica.log_state import ChainState, LogState
 from smq_core.replica.partition_counter import PartitionCounter
+from smq_core.replica.partition_inheritance import PartitionInheritance
 from smq_core.replica.pending_acks import PendingAcks
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.producer_sessions import OpenedProducer, ProducerSessions
@@ -93,10 +95,8 @@ class SegmentReplica:
     _state: LogState = field(init=False)
     """At the log's end. The sessions share its producers."""
     _chain_state: ChainState = field(init=False)
-    _read_partitions: dict[str, SealedPartitions] = field(default_factory=dict)
-    """Of the predecessors that have been read."""
-    _partition_starts: PartitionOffsets | None = None
-    """What the first entry carries, if the predecessors have been read."""
+    _partition_inheritance: PartitionInheritance = field(init=False)
+    """If the segment counts partitions."""
     _journaled: bool = field(init=False)
     _followers: dict[str, Follower] = field(default_factory=dict)
     _pending_acks: PendingAcks = field(default_factory=PendingAcks)
@@ -108,6 +108,7 @@ class SegmentReplica:
 
     def __post_init__(self) -> None:
         self._state = self.state_at_start()
+        self._partition_inheritance = PartitionInheritance(self.config.range)
         self.sessions = ProducerSessions(self.config, self._state.producers)
         self._chain_state = ChainState(self.config.producer_limits, self.state_at_start())
         self._journaled = self.config.journal
@@ -142,9 +143,9 @@ class SegmentReplica:
         is_new = outcome.segment in self.sessions.unread_predecessors
         self.sessions.predecessor_sealed(outcome)
         if self.config.counts_partitions and is_new:
-            self._read_partitions[outcome.segment] = outcome.sealed_partitions(range_of(outcome.segment))
+            self._partition_inheritance.predecessor_sealed(outcome)
             if not self.sessions.unread_predecessors:
-                self._inherit_partitions()
+                self._partition_inheritance.apply(self._state)
         if self.state is ReplicaState.WAITING and not self.sessions.unread_predecessors:
             self.state = ReplicaState.OPEN
 
@@ -180,20 +181,11 @@ class SegmentReplica:
         """
         self._require_open()
         id_ = batch.id
+        if isinstance(id_, KafkaBatchId):
+            return self._append_kafka_batch(stream, batch, id_, now)
         self.sessions.require_current(id_.producer, id_.epoch, id_.instance)
         self.sessions.require_newest(id_.producer, id_.epoch, id_.instance, stream)
-        own = self.config.range
-        if batch.partition_min < own.start or batch.partition_max >= own.stop:
-            raise WrongPartition(
-                f"{self.config.segment} covers {own}, but the batch has partitions "
-                f"{batch.partition_min}..{batch.partition_max}; locate the topic again and split the batch by segment",
-                segment=self.config.segment,
-            )
-        if self.config.counts_partitions and sum(rows for _, rows in batch.partition_rows) != batch.rows:
-            raise InvalidRequest(
-                f"{self.config.segment} counts the messages of each partition, but a batch of {batch.rows} messages "
-                f"counts {batch.partition_rows}"
-            )
+        self._require_own_partitions(batch)
         expected = self._producers.expected(id_.producer, id_.epoch)
         if id_.sequence > expected:
             raise SequenceGap(
@@ -205,17 +197,45 @@ class SegmentReplica:
             return None
         self._last_appended = max(self._last_appended, now)
         forgotten = self.sessions.take_forgotten(id_.producer, self._last_appended, self.watermark)
+        entry = self._append_batch(batch, forgotten)
+        self._pending_acks.add(entry.end, Ack(stream, id_, entry.first))
+        self._advance_watermark()
+        return entry
+
+    def _append_kafka_batch(self, stream: object, batch: IncomingBatch, id_: KafkaBatchId, now: Micros) -> Entry | None:
+        """As ``append``. The rules of a Kafka producer are those of its state in the log, and it has no session."""
+        self._require_own_partitions(batch)
+        counter = self._state.partitions
+        if counter is None or batch.partition_min != batch.partition_max:
+            raise InvalidRequest(
+                f"{self.config.segment} takes batches of Kafka clients only if the topic's partitioner is Kafka, and "
+                f"each of one partition; this one has partitions {batch.partition_min}..{batch.partition_max}"
+            )
+        repeat = self._state.kafka_producers.find_repeat(id_, batch.partition_min, batch.rows)
+        if repeat is not None:
+            # Where it ends in this log is not known, but everything up to here includes it.
+            self._pending_acks.add_repeat(self.end, Ack(stream, id_, repeat.offset))
+            return None
+        offset = counter.next_offset(batch.partition_min)
+        self._last_appended = max(self._last_appended, now)
+        entry = self._append_batch(batch)
+        self._pending_acks.add(entry.end, Ack(stream, id_, offset))
+        self._advance_watermark()
+        return entry
+
+    def _append_batch(self, batch: IncomingBatch, forgotten: tuple[str, ...] = ()) -> Entry:
+        """Adds the batch to the log. The first one carries what the segment has inherited."""
+        inheritance = self._partition_inheritance if self.end == 0 else None
         entry = Entry(
             first=self.end,
             batch=batch,
             appended=self._last_appended,
             forgotten=forgotten,
             inherited=self.sessions.take_inherited(),
-            partition_starts=self._partition_starts if self.end == 0 else None,
+            partition_starts=inheritance.starts if inheritance is not None else None,
+            inherited_kafka_producers=inheritance.kafka_producers if inheritance is not None else None,
         )
         self._append_entry(entry)
-        self._pending_acks.add(entry.end, Ack(stream, id_, entry.first))
-        self._advance_watermark()
         return entry
 
     def is_new(self, id_: BatchId) -> bool:
@@ -529,10 +549,19 @@ class SegmentReplica:
     def _producers(self) -> ProducerMap:
         return self.sessions.producers
 
-    def _inherit_partitions(self) -> None:
-        self._partition_starts = inherited_offsets(self.config.range, self._read_partitions.values())
-        self._state.partitions = PartitionCounter(self._partition_starts)
-        self._read_partitions.clear()
+    def _require_own_partitions(self, batch: IncomingBatch) -> None:
+        own = self.config.range
+        if batch.partition_min < own.start or batch.partition_max >= own.stop:
+            raise WrongPartition(
+                f"{self.config.segment} covers {own}, but the batch has partitions "
+                f"{batch.partition_min}..{batch.partition_max}; locate the topic again and split the batch by segment",
+                segment=self.config.segment,
+            )
+        if self.config.counts_partitions and sum(rows for _, rows in batch.partition_rows) != batch.rows:
+            raise InvalidRequest(
+                f"{self.config.segment} counts the messages of each partition, but a batch of {batch.rows} messages "
+                f"counts {batch.partition_rows}"
+            )
 
     def _require_open(self) -> None:
         if self.state is ReplicaState.WAITING:

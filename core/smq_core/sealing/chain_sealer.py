@@ -56,6 +56,7 @@ class WriteSeal:
             forgotten_upto=fixed.forgotten_upto,
             uninherited=fixed.uninherited,
             partitions=fixed.partitions,
+            kafka_producers=fixed.kafka_producers,
             schema_version=schema_version,
         )
 
@@ -138,6 +139,7 @@ def seal(
                 producers=after.producers.snapshot(),
                 forgotten_upto=after.producers.forgotten_upto,
                 partitions=after.partition_offsets(),
+                kafka_producers=after.kafka_producers.snapshot(),
             )
             if (yield WriteChunk(chunk)) is True:
                 at, state = chunk.end, after
@@ -154,6 +156,7 @@ def seal(
             forgotten_upto=state.producers.forgotten_upto,
             uninherited=uninherited,
             partitions=None if uninherited else state.partition_offsets(),
+            kafka_producers={} if uninherited else state.kafka_producers.snapshot(),
         )
         if (yield WriteSeal(outcome)) is True:
             return outcome

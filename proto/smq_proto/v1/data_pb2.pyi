@@ -221,6 +221,24 @@ class PartitionOffsets(_message.Message):
     jumps: PartitionRows
     def __init__(self, first: _Optional[int] = ..., ends: _Optional[_Iterable[int]] = ..., jumps: _Optional[_Union[PartitionRows, _Mapping]] = ...) -> None: ...
 
+class KafkaProducer(_message.Message):
+    __slots__ = ("producer_id", "partition", "epoch", "appended", "first_sequence", "records", "offsets")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    partition: int
+    epoch: int
+    appended: int
+    first_sequence: int
+    records: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, producer_id: _Optional[int] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., appended: _Optional[int] = ..., first_sequence: _Optional[int] = ..., records: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class ProducerState(_message.Message):
     __slots__ = ("epoch", "last_sequence", "recent", "instance", "appended")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -456,7 +474,16 @@ class ProducerFrameReply(_message.Message):
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit", "small_batch")
     class Entry(_message.Message):
-        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference", "large_values", "partition_rows", "partition_starts")
+        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference", "large_values", "partition_rows", "partition_starts", "kafka_batch", "inherited_kafka_producers")
+        class KafkaBatch(_message.Message):
+            __slots__ = ("producer_id", "epoch", "sequence")
+            PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+            EPOCH_FIELD_NUMBER: _ClassVar[int]
+            SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+            producer_id: int
+            epoch: int
+            sequence: int
+            def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
         PRODUCER_FIELD_NUMBER: _ClassVar[int]
         EPOCH_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -471,6 +498,8 @@ class ReplicationBatch(_message.Message):
         LARGE_VALUES_FIELD_NUMBER: _ClassVar[int]
         PARTITION_ROWS_FIELD_NUMBER: _ClassVar[int]
         PARTITION_STARTS_FIELD_NUMBER: _ClassVar[int]
+        KAFKA_BATCH_FIELD_NUMBER: _ClassVar[int]
+        INHERITED_KAFKA_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
         producer: str
         epoch: int
         sequence: int
@@ -485,7 +514,9 @@ class ReplicationBatch(_message.Message):
         large_values: _containers.RepeatedScalarFieldContainer[str]
         partition_rows: PartitionRows
         partition_starts: PartitionOffsets
-        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., large_values: _Optional[_Iterable[str]] = ..., partition_rows: _Optional[_Union[PartitionRows, _Mapping]] = ..., partition_starts: _Optional[_Union[PartitionOffsets, _Mapping]] = ...) -> None: ...
+        kafka_batch: ReplicationBatch.Entry.KafkaBatch
+        inherited_kafka_producers: _containers.RepeatedCompositeFieldContainer[KafkaProducer]
+        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., large_values: _Optional[_Iterable[str]] = ..., partition_rows: _Optional[_Union[PartitionRows, _Mapping]] = ..., partition_starts: _Optional[_Union[PartitionOffsets, _Mapping]] = ..., kafka_batch: _Optional[_Union[ReplicationBatch.Entry.KafkaBatch, _Mapping]] = ..., inherited_kafka_producers: _Optional[_Iterable[_Union[KafkaProducer, _Mapping]]] = ...) -> None: ...
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]

@@ -87,8 +87,8 @@ MUTATIONS = (
         "keep_the_producers_of_the_chunk_before",
         "After a chunk the chain has the producers' state that is in it.",
         "core/smq_core/replica/log_state.py",
-        "ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto), partitions)\n",
-        "self._at_chain_end.producers, partitions)\n",
+        "ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto),\n",
+        "self._at_chain_end.producers,\n",
         ("tests/property/test_producers_in_chunks.py",),
     ),
     Mutation(

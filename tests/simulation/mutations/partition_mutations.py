@@ -17,7 +17,7 @@ from smq_core.model.partition_offsets import (
     inherited_offsets,
     offsets_from_zero,
 )
-from smq_core.replica import segment_replica
+from smq_core.replica import partition_inheritance
 from smq_core.replica.log_entries import Entry
 from smq_core.replica.log_state import LogState
 
@@ -28,7 +28,7 @@ mutation = MUTATIONS.add
 @mutation
 def partitions_begin_at_zero_in_each_segment(patch: Patch) -> None:
     """A segment begins where its predecessors ended."""
-    patch.setattr(segment_replica, "inherited_offsets", lambda partitions, sealed: offsets_from_zero(partitions))
+    patch.setattr(partition_inheritance, "inherited_offsets", lambda partitions, sealed: offsets_from_zero(partitions))
 
 
 @mutation
@@ -38,7 +38,7 @@ def offsets_do_not_jump_after_a_loss(patch: Patch) -> None:
     def without_jumps(partitions: KeyRange, sealed: Iterable[SealedPartitions]) -> PartitionOffsets:
         return replace(inherited_offsets(partitions, sealed), jumps=())
 
-    patch.setattr(segment_replica, "inherited_offsets", without_jumps)
+    patch.setattr(partition_inheritance, "inherited_offsets", without_jumps)
 
 
 @mutation
@@ -49,7 +49,7 @@ def a_jump_is_forgotten_with_the_next_segment(patch: Patch) -> None:
         kept = [replace(it, offsets=None if it.offsets is None else replace(it.offsets, jumps=())) for it in sealed]
         return inherited_offsets(partitions, kept)
 
-    patch.setattr(segment_replica, "inherited_offsets", without_pending)
+    patch.setattr(partition_inheritance, "inherited_offsets", without_pending)
 
 
 @mutation
@@ -65,9 +65,9 @@ def a_sealer_does_not_read_where_partitions_end(patch: Patch) -> None:
 @mutation
 def followers_do_not_learn_where_partitions_begin(patch: Patch) -> None:
     """The first entry of a segment says where its partitions begin."""
-    count = LogState._count
+    count = LogState._apply_to_partitions
 
     def without_starts(self: LogState, entry: Entry) -> None:
         count(self, replace(entry, partition_starts=None))
 
-    patch.setattr(LogState, "_count", without_starts)
+    patch.setattr(LogState, "_apply_to_partitions", without_starts)

@@ -18,6 +18,7 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_core.scaling.segment_load import TrafficCounters
 from smq_operator.cleanup.unreferenced_uploads import WrittenUploads
 from support.sim.brokers.hosted_segment import SimulatedSegment
+from support.sim.brokers.kafka_stream import SimulatedKafkaStream
 from support.sim.brokers.replication import ReplicaServer
 from support.sim.brokers.shells import BrokerShells
 from support.sim.clients.uploads import MAX_AGE
@@ -183,6 +184,13 @@ class SimulatedBroker:
         if not self.takes_producers:
             raise Unavailable("this broker is leaving")
         hosted.take_producer(stream, producer, epoch, instance)
+
+    def on_kafka(self, stream: SimulatedStream, segment: str, incarnation: str) -> None:
+        self.shells.registry.check_incarnation(incarnation)
+        hosted = self._hosted(segment)
+        if not self.takes_producers:
+            raise Unavailable("this broker is leaving")
+        SimulatedKafkaStream(hosted, stream)
 
     def on_replica(self, stream: SimulatedStream, segment: str, incarnation: str, primary: str) -> None:
         self.shells.registry.check_incarnation(incarnation)

@@ -35,6 +35,9 @@ def waiting_for(history: History) -> dict[str, str]:
             waiting[producer.name] = (
                 f"has batches without an outcome: {send_queues}, {len(producer.waiting)} not routed"
             )
+    for kafka_producer in history.kafka_producers:
+        if not kafka_producer.idle:
+            waiting[kafka_producer.name] = f"has batches without an ack: {kafka_producer.unacked()}"
     layout = history.store.truth(LAYOUT)
     if not isinstance(layout, Layout):
         return waiting | {"layout": "there is none"}
@@ -122,7 +125,9 @@ def check_all(history: History) -> None:
             for name, lost in _losses_to_report(history).items():
                 checker.must(inv.loss_is_reported(name, reader.name, lost, reader.source.reported.get(name)))
     if history.topic.spec.has_kafka_offsets:
-        checker.must(partition_offsets_hold(_counted_segments(history, log)))
+        counted = _counted_segments(history, log)
+        checker.must(partition_offsets_hold(counted))
+        checker.kafka.check(log, counted)
     page = history.store.truth(INDEX)
     for entry in page.entries if page is not None else ():
         checker.must(inv.loss_is_reported(entry.name, "the index", checker.seals[entry.name].lost, entry.lost))

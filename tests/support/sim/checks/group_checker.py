@@ -81,7 +81,7 @@ class GroupChecker(ElasticChecker):
         behind = {}
         for group in history.groups:
             positions = self.committed.get(group, {})
-            read = self._ancestors(positions)
+            read = self.ancestors(positions)
             short = {s: end for s, end in ends.items() if s not in read and positions.get(s, 0) < end}
             if short:
                 behind[group] = f"has not committed up to {short}; it is at {positions}"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from smq_core import invariants as inv
-from smq_core.model.chunk_info import CONFLICTING_INSTANCES, ChunkInfo, Producers
-from smq_core.replica.log_entries import Entry
-from smq_core.replica.producer_map import ProducerMap
+from smq_core.model.chunk_info import CONFLICTING_INSTANCES, ChunkInfo
+from smq_core.replica.log_entries import BatchId, Entry
+from smq_core.replica.log_state import LogState
 from smq_core.replica.segment_replica import SegmentReplica
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class ProducerChecker:
         self._logs: dict[str, list[AppendedEntry]] = {}
         self._writers: dict[str, dict[str, Writer]] = {}
         self._final: dict[str, dict[str, Writer]] = {}
-        self._states: dict[tuple[str, int], tuple[Producers, int]] = {}
-        """The producers' state at the end of each entry, and ``forgotten_upto``, as the primary knows them."""
-        self._chains: dict[str, ProducerMap] = {}
+        self._states: dict[tuple[str, int], object] = {}
+        """The producers' state at the end of each entry, as the primary knows it."""
+        self._chains: dict[str, LogState] = {}
         self._left_at: dict[tuple[str, str], int] = {}
         self._opened: set[str] = set()
         self._found_removed: dict[str, set[str]] = {}
@@ -105,14 +105,15 @@ class ProducerChecker:
             self._check_forgotten(hosted, producer, entry, watermark)
             writers.pop(producer, None)
             self.forgotten += 1
-        known = writers.get(id_.producer)
-        if known is not None:
-            must(inv.writes_in_turn(name, id_.producer, id_.epoch, id_.instance, known.epoch, known.instances))
-        writers[id_.producer] = _writer_of(entry)
+        if isinstance(id_, BatchId):
+            known = writers.get(id_.producer)
+            if known is not None:
+                must(inv.writes_in_turn(name, id_.producer, id_.epoch, id_.instance, known.epoch, known.instances))
+            writers[id_.producer] = _writer_of(entry, id_)
         log.append(AppendedEntry(entry, self._checker.world.now))
-        own = hosted.machine.sessions.producers
-        self._states[name, entry.end] = own.snapshot(), own.forgotten_upto
-        self._check_bound(hosted, watermark)
+        self._states[name, entry.end] = _producers_of(hosted.machine.state_at_end())
+        if isinstance(id_, BatchId):  # batches of Kafka producers forget none of the others
+            self._check_bound(hosted, watermark)
 
     def _check_forgotten(self, hosted: SimulatedSegment, producer: str, entry: Entry, watermark: int) -> None:
         config, known = hosted.machine.config, self._writers[hosted.name]
@@ -148,17 +149,19 @@ class ProducerChecker:
     # ---- at other replicas, and in the chain
 
     def replicated(self, name: str, who: str, machine: SegmentReplica) -> None:
-        self._check_same(name, who, machine.end, machine.sessions.producers)
+        self._check_same(name, who, machine.end, machine.state_at_end())
 
     def chunk_stored(self, info: ChunkInfo) -> None:
         """The next chunk of the chain."""
-        chain = self._chains.setdefault(info.segment, ProducerMap())
+        chain = self._chains.setdefault(info.segment, LogState())
         chain.apply_chunk(info)
         self._check_same(info.segment, f"the chunk {info.first}..{info.end}", info.end, chain)
 
     def sealed(self, info: ChunkInfo) -> None:
         if info.first > 0:
-            self._check_same(info.segment, "the seal", info.first, ProducerMap(info.producers, info.forgotten_upto))
+            state = LogState()
+            state.apply_chunk(info)
+            self._check_same(info.segment, "the seal", info.first, state)
             return
         expected = {} if info.uninherited else _fences(self._inherited(info.segment))
         found = {name: (state.epoch, state.instance) for name, state in info.producers.items()}
@@ -166,10 +169,9 @@ class ProducerChecker:
             words = f"it ends empty with {found} from {info.uninherited}, not with {expected}"
             self._checker.must([inv.Violation(9, info.segment, words)])
 
-    def _check_same(self, name: str, who: str, end: int, found: ProducerMap) -> None:
+    def _check_same(self, name: str, who: str, end: int, found: LogState) -> None:
         if end > 0:
-            state = found.snapshot(), found.forgotten_upto
-            self._checker.must(inv.same_producers(name, who, end, state, self._states[name, end]))
+            self._checker.must(inv.same_producers(name, who, end, _producers_of(found), self._states[name, end]))
 
     # ---- claims
 
@@ -200,8 +202,13 @@ class ProducerChecker:
         return self._final[name]
 
 
-def _writer_of(entry: Entry) -> Writer:
-    id_ = entry.batch.id
+def _producers_of(state: LogState) -> object:
+    """What is compared. Of Kafka's producers the order, too, because the oldest ones are forgotten."""
+    kafka = list(state.kafka_producers.snapshot().items())
+    return state.producers.snapshot(), state.producers.forgotten_upto, kafka
+
+
+def _writer_of(entry: Entry, id_: BatchId) -> Writer:
     return Writer(id_.epoch, frozenset({id_.instance}), entry.appended, entry.end)
 
 
@@ -209,7 +216,8 @@ def _folded(writers: dict[str, Writer], entries: Iterable[Entry]) -> dict[str, W
     for entry in entries:
         for producer in entry.forgotten:
             writers.pop(producer, None)
-        writers[entry.batch.id.producer] = _writer_of(entry)
+        if isinstance(entry.batch.id, BatchId):
+            writers[entry.batch.id.producer] = _writer_of(entry, entry.batch.id)
     return writers
 
 

@@ -12,11 +12,13 @@ from smq_core import invariants as inv
 from smq_core.invariants import Message, Row, Violation
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Durability, Layout, TopicSpec
+from smq_core.model.kafka_producers import KafkaBatchId
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import DeliveredSubBatch
 from smq_core.reading.consumer_group import Group
-from smq_core.replica.log_entries import Ack, Entry
+from smq_core.replica.log_entries import Ack, BatchId, Entry
 from support.sim.checks.file_list_checker import FileListChecker
+from support.sim.checks.kafka_checker import KafkaChecker, batch_key
 from support.sim.checks.loss_checker import LossChecker
 from support.sim.checks.producer_checker import ProducerChecker
 from support.sim.checks.retention_checker import RetentionChecker
@@ -50,6 +52,7 @@ class ProtocolChecker:
         self.file_lists = FileListChecker(self)
         self.producers = ProducerChecker(self)
         self.losses = LossChecker(self)
+        self.kafka = KafkaChecker(self)
         self.hosted_segments: dict[str, list[SimulatedSegment]] = {}
         self.everyone: dict[str, tuple[str, ...]] = {}
         self.predecessors: dict[str, tuple[str, ...]] = {}
@@ -153,7 +156,8 @@ class ProtocolChecker:
         log = self.logs.setdefault(name, {})
         for offset, message in rows([entry]):
             log[offset] = message
-        self.batch_ends[(name, *entry.batch.id)] = entry.end
+        key = batch_key(name, entry.batch) if isinstance(entry.batch.id, KafkaBatchId) else (name, *entry.batch.id)
+        self.batch_ends[key] = entry.end
         self.taken.append((self.world.now, name, entry.batch.rows))
         forgets = f", forgets {', '.join(entry.forgotten)}" if entry.forgotten else ""
         self.world.note(hosted.process.name, name, f"{_batch(entry)} at {entry.first}..{entry.end}{forgets}")
@@ -165,13 +169,13 @@ class ProtocolChecker:
         if end is None:
             self.must([Violation(7, name, f"{hosted.process.name} acks {ack.id}, which it never took")])
         assert end is not None
-        self.must(inv.ack_is_covered(name, end, self._hosted(name), self.chain_ends.get(name, 0)))
+        self.must(inv.ack_is_covered(name, end, self.durable_ends(name), self.chain_ends.get(name, 0)))
         if name in self.seals and name not in self.losses.lost:
             self.must(inv.one_end(name, [self.seals[name].end], [end]))
         self.acked_ends[name] = max(self.acked_ends.get(name, 0), end)
-        self.world.note(hosted.process.name, name, f"acks {ack.id.producer}.{ack.id.epoch}#{ack.id.sequence}")
+        self.world.note(hosted.process.name, name, f"acks {_name(ack.id)}")
 
-    def _hosted(self, name: str) -> dict[str, int]:
+    def durable_ends(self, name: str) -> dict[str, int]:
         """The end of each replica's log, in its journal if it has one; of dead ones as it was. Empty for ``Stored``."""
         if self.durability.get(name) is Durability.STORED:
             return {}
@@ -182,7 +186,7 @@ class ProtocolChecker:
         return ends
 
     def durable(self, name: str) -> int:
-        held = self._hosted(name)
+        held = self.durable_ends(name)
         return max(self.chain_ends.get(name, 0), min(held.values()) if held else 0)
 
     def replicated(self, hosted: SimulatedSegment, before: int) -> None:
@@ -242,7 +246,7 @@ class ProtocolChecker:
         ends = {segment: outcome.end for segment, outcome in self.seals.items()}
         committed = self.committed.get(name, {})
         # A position implies that everything before its segment is committed to its end; so does its removal.
-        passed = committed | {p: ends.get(p, 0) for p in (*self._ancestors(committed), *self.retained.rows)}
+        passed = committed | {p: ends.get(p, 0) for p in (*self.ancestors(committed), *self.retained.rows)}
         for segment, member in group.assignment.items():
             if (group.generation, segment) not in owners:
                 owners[group.generation, segment] = member
@@ -250,9 +254,9 @@ class ProtocolChecker:
 
     def record_read(self, positions: Mapping[str, int], segment: str) -> bool:
         """Whether these positions say that the (sealed) segment was read to its end."""
-        return positions.get(segment, -1) >= self.seals[segment].end or segment in self._ancestors(positions)
+        return positions.get(segment, -1) >= self.seals[segment].end or segment in self.ancestors(positions)
 
-    def _ancestors(self, names: Iterable[str]) -> set[str]:
+    def ancestors(self, names: Iterable[str]) -> set[str]:
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -277,8 +281,11 @@ def _durable_end(hosted: SimulatedSegment) -> int:
 
 
 def _batch(entry: Entry) -> str:
-    id_ = entry.batch.id
     sub_batch = entry.batch.payload
     assert isinstance(sub_batch, SimulatedSubBatch)
     keys = ",".join(f"{m.key}#{m.serial}" for m in sub_batch.messages)
-    return f"{id_.producer}.{id_.epoch}#{id_.sequence} [{keys}]"
+    return f"{_name(entry.batch.id)} [{keys}]"
+
+
+def _name(id_: BatchId | KafkaBatchId) -> str:
+    return f"{id_[0]}.{id_.epoch}#{id_.sequence}"

@@ -91,13 +91,15 @@ class SimulatedStream:
         self.server: Process | None = None
         self.on_server_message: Callable[[Any], None] | None = None
         self.on_client_message: Callable[[Any], None] | None = None
+        self.has_holes = True
+        """Whether single messages from the client may be missing, as on a lane that drops those of one session."""
         self._up_broken = self._down_broken = False
         self._up_at = self._down_at = 0
         self._send_up(lambda: self._arrive(kind, args))
 
     def up(self, message: Any) -> None:
         """From the client."""
-        if self.network.world.chance(self.network.hole):
+        if self.has_holes and self.network.world.chance(self.network.hole):
             self._break()
             return
         self._send_up(lambda: self._to_server(message))

@@ -21,6 +21,7 @@ from support.sim.brokers.shells import broker_shells
 from support.sim.checks.end_state import check_all, waiting_for
 from support.sim.checks.protocol_checker import InvariantViolated, ProtocolChecker
 from support.sim.clients.group_member import SimulatedMember
+from support.sim.clients.kafka_producer import SimulatedKafkaProducer
 from support.sim.clients.large_values import LargeValueScenario
 from support.sim.clients.messages import HistorySettings
 from support.sim.clients.producer import SimulatedProducer
@@ -95,6 +96,7 @@ class History:
         self.brokers: dict[str, SimulatedBroker] = {}
         self.leaders: dict[str, SimulatedLeader] = {}
         self.producers: list[SimulatedProducer] = []
+        self.kafka_producers: list[SimulatedKafkaProducer] = []
         self.readers: list[SimulatedReader] = []
         self.members: list[SimulatedMember] = []
         self._broker_names: dict[str, str] = {}
@@ -206,7 +208,7 @@ class History:
     def processes(self) -> Iterable[Process]:
         yield from (b.process for b in self.brokers.values())
         yield from (x.process for x in self.leaders.values())
-        yield from (x.process for x in (*self.producers, *self.readers, *self.members))
+        yield from (x.process for x in (*self.producers, *self.kafka_producers, *self.readers, *self.members))
 
     def any_broker(self) -> str:
         return self.world.random.choice(list(self.brokers))

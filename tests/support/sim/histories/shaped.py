@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from smq_core.model.entities import Durability
+from support.sim.clients.kafka_producer import SimulatedKafkaProducer
 from support.sim.engine.world import MS, SECOND
 from support.sim.histories.elastic import ElasticHistory, shortened_waits
 from support.sim.histories.groups import LONG_PAUSE, GroupHistory
@@ -99,6 +100,18 @@ class ResetHistory(GroupHistory):
                 self.faults.soon(max(0, at + own.randint(-SECOND, 2 * SECOND)), action)
 
 
+class KafkaHistory(History):
+    """Idempotent producers of Kafka beside the others, while segments split, merge and roll."""
+
+    def draw(self, dice: Random) -> None:
+        super().draw(dice)
+        own = Random(f"Kafka producers of {self.world.seed}")
+        for number in range(own.randint(1, 3)):
+            self.kafka_producers.append(SimulatedKafkaProducer(self, f"kafka{number}", own.randint(10, 60)))
+        for _ in range(own.randint(2, 5)):
+            self.faults.soon(int(own.uniform(0.1, 1) * self.horizon), self.faults.request)
+
+
 KINDS: dict[str, type[History]] = {
     "quiet": QuietHistory,
     "journals": JournalHistory,
@@ -107,6 +120,7 @@ KINDS: dict[str, type[History]] = {
     "deletions": DeletionHistory,
     "drained-deletions": DrainedDeletionHistory,
     "resets": ResetHistory,
+    "kafka": KafkaHistory,
 }
 
 
