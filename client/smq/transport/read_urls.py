@@ -83,7 +83,10 @@ class ReadUrls:
         if folder in (paths.uploads_folder(self.uid), paths.large_values_folder(self.uid)):
             return
         if folder == paths.topic_folder(self._topic, self.uid):  # to find out whether its layout is really gone
-            raise StoreUnavailable(f"the filer answered that a file of {self._topic} is gone, which the leader has")
+            raise StoreUnavailable(
+                f"the filer answered that a file of {self._topic} is gone, which the leader has. If that lasts, set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to a key of the filer: `smq topic verify` then says which"
+            )
         if not paths.is_folder_for_readers(self._topic, self.uid, folder):
             raise _denied(folder)
         after = start_after or ""
@@ -99,8 +102,9 @@ class ReadUrls:
 
     def expect(self, files: Iterable[str]) -> None:
         """These will be read, in this order."""
+        following = list(pairwise(files))  # without the lock: they may come from a listing
         with self._lock:
-            self._following |= pairwise(files)
+            self._following |= following
             _forget_first(self._following, MAX_EXPECTED)
 
     def _next_unsigned(self, path: str) -> Sequence[str]:

@@ -73,7 +73,8 @@ def session_keys(store: Store, topic: Topic, role: str, seconds: int) -> topics_
         paths.uploads_folder(topic.uid),
         paths.large_values_folder(topic.uid),
     )
-    found = store.session_keys(role, f"smq-{topic.uid}"[:64], folders, timedelta(seconds=seconds))
+    files = (paths.current(topic.name),)
+    found = store.session_keys(role, f"smq-{topic.uid}"[:64], folders, files, timedelta(seconds=seconds))
     return topics_pb2.FilerKeys(
         access_key=found.key.access_key,
         secret_key=found.key.secret_key,

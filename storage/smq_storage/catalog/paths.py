@@ -261,6 +261,8 @@ def is_for_readers(topic: str, uid: str, path: str) -> bool:
 
     Raises InvalidRequest for a topic or a uid that cannot be.
     """
+    if path == current(topic):
+        return True
     rules = {
         topic_folder(topic, uid): _FOR_READERS,
         uploads_folder(uid): _UPLOAD,

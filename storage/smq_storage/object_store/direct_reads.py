@@ -28,6 +28,9 @@ class FoundObject(NamedTuple):
 class Reads(Protocol):
     """Safe from many threads. Each method raises StoreUnavailable, StoreDenied and BucketMissing."""
 
+    lists_uploads: bool
+    """See ``Store.lists_uploads``."""
+
     def read(self, path: str, part: Range | None = None) -> FoundObject:
         """An object, or a part of it. Raises ObjectMissing."""
         ...
@@ -55,6 +58,8 @@ class Reads(Protocol):
 
 class DirectReads:
     """With the credentials of a client of obstore. ``where`` names the store in errors."""
+
+    lists_uploads = True
 
     def __init__(self, client: Any, where: str) -> None:
         self._client = client

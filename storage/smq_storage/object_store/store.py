@@ -79,6 +79,11 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({self._where})"
 
+    @property
+    def lists_uploads(self) -> bool:
+        """Whether a listing of the folder of uploads has those that are there. Otherwise it is empty."""
+        return self._reads.lists_uploads
+
     def get(self, path: str) -> StoredObject:
         """The whole object. Raises ObjectMissing."""
         found = self._reads.read(path)
@@ -148,11 +153,18 @@ class Store:
         return list(obstore.sign(self._writer, "GET", list(paths), lifetime)) if paths else []
 
     def session_keys(
-        self, role: str, name: str, folders: Sequence[str], lifetime: timedelta, now: datetime | None = None
+        self,
+        role: str,
+        name: str,
+        folders: Sequence[str],
+        files: Sequence[str],
+        lifetime: timedelta,
+        now: datetime | None = None,
     ) -> SessionKeys:
-        """Temporary keys that read and list these folders, and nothing else. ``role``, ``name``: of SessionRequest.
+        """Temporary keys that read these files and folders and list the folders, and do nothing else.
 
-        Raises StoreUnsupported if there is no key to ask with, StoreDenied, StoreUnavailable.
+        ``role`` and ``name`` are those of SessionRequest. Raises StoreUnsupported if there is no key to ask with,
+        StoreDenied, StoreUnavailable.
         """
         options = self._options
         if options is None:
@@ -164,6 +176,7 @@ class Store:
             name=name,
             bucket=bucket,
             folders=tuple(f"{prefix}{folder}/" for folder in folders),
+            files=tuple(f"{prefix}{file}" for file in files),
             lifetime=lifetime,
         )
         return request_session_keys(request, signing_key(options.key, self._where), options, now or datetime.now(UTC))

@@ -22,6 +22,11 @@ from smq_storage.uploads.uploaded_files import (
 )
 from smq_storage.verification.findings import FileProblem
 
+_NOT_LISTED = (
+    "is missing, as two reads say; no listing was made, because the leader lists no uploads: set AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY to a key of the filer for that"
+)
+
 
 class ReferencedUploads:
     """``rows``: whether the rows are read, too. May raise StoreUnavailable.
@@ -60,7 +65,7 @@ class ReferencedUploads:
             return read_upload_footer(self._store, path)
         except ObjectMissing:
             self._absences.add(path)
-            return FileProblem(path, "is missing")
+            return FileProblem(path, "is missing" if self._store.lists_uploads else _NOT_LISTED)
         except CorruptChunk as error:
             return FileProblem.of(error, path)
 

@@ -54,6 +54,7 @@ class SegmentFiles:
     def problems(self) -> Iterator[FileProblem]:
         """In the order of the offsets. May raise StoreUnavailable."""
         chain = ChunkChain(self.store, self.topic.name, self.topic.uid, self.segment.name)
+        chain.expect_all()
         at, sealed = 0, False
         try:
             for chunk in chain.walk_stored():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from urllib.error import HTTPError
@@ -18,6 +19,7 @@ from smq_core.errors import StoreDenied
 from smq_proto.v1 import topics_pb2
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import StoreSettings
+from smq_storage.verification.topic_files import TopicFiles
 from support.data.message_ledger import read_back
 from support.processes.cli import smq as run_smq
 from support.processes.seaweed import Seaweed, guarded, no_credentials
@@ -84,6 +86,25 @@ def test_all_old_messages_are_read(cluster: SecureCluster, topic: str, sent: lis
     assert ran.code == 0 and all(v.decode() in ran.out for v in sent), ran
     listed = run_smq(*release, "files", topic, leader=cluster.address)
     assert listed.code == 0 and "AWS_ACCESS_KEY_ID" in listed.err, listed
+
+
+def test_a_topic_is_verified(cluster: SecureCluster, topic: str, sent: list[bytes]) -> None:
+    reader = f"reader-{topic}"
+    release = ("--ca-file", str(cluster.ca_file), "--token-file", str(cluster.token_file(reader)))
+    ran = run_smq(*release, "topic", "verify", topic, "--rows", leader=cluster.address)
+    assert ran.code == 0 and re.fullmatch(r"0 problems in 3 segments, \d+ files, 32 messages\n", ran.out), ran
+    with cluster.connect_as(reader) as client:
+        files = client.files(topic)
+        upload = next(it for it in files if it.kind == "upload")
+        chunk = next(it for it in files if it.kind == "chunk" and it.segment != upload.segment)
+        for file in (upload, chunk):
+            cluster.store.open().delete(file.url.removeprefix(f"{cluster.store.url}/"))
+        checked = client.topic_files(topic)
+        missing_upload, missing_chunk = sorted(checked.problems(), key=lambda it: not paths.is_upload(it.path))
+    assert missing_upload.path in upload.url and "no listing was made" in missing_upload.what
+    assert missing_chunk.path in chunk.url and "is missing" in missing_chunk.what
+    with cluster.connect_as(f"writer-{topic}") as client, pytest.raises(smq.PermissionDenied):
+        list(client.topic_files(topic).problems())
 
 
 def test_a_planned_read_needs_the_files_of_the_release_only(
@@ -163,6 +184,7 @@ def test_temporary_keys_read_the_files_of_one_topic(cluster: SecureCluster, topi
     own, other = (paths.topic_folder(f"default/{it}", uids[f"default/{it}"]) for it in (topic, f"{topic}-other"))
     assert all(store.head(path).size for path in files) and any(paths.is_upload(path) for path in files)
     assert {it.path for it in store.list(own)} >= {it for it in files if not paths.is_upload(it)}
+    assert not list(TopicFiles(store, f"default/{topic}", rows=True).problems())
     for refused in (
         lambda: store.get(f"{other}/_layout.json"),
         lambda: list(store.list(other)),

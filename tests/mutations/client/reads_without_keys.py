@@ -43,6 +43,24 @@ MUTATIONS = (
         (f"{TEST_PATHS}::test_readers_of_a_topic_get_nothing_else",),
     ),
     Mutation(
+        "sign_the_uid_of_any_topic",
+        "Readers of a topic get no file of others.",
+        PATHS,
+        "if path == current(topic):",
+        'if path.endswith("/_current.json"):',
+        (f"{TEST_PATHS}::test_readers_of_a_topic_get_nothing_else",),
+    ),
+    Mutation(
+        "hide_that_uploads_were_not_listed",
+        "A verification says which check it has left out.",
+        "storage/smq_storage/verification/referenced_uploads.py",
+        '"is missing" if self._store.lists_uploads else _NOT_LISTED',
+        '"is missing"',
+        (
+            "tests/unit/storage/verification/test_topic_files.py::test_who_may_list_no_uploads_learns_that_none_were_listed",
+        ),
+    ),
+    Mutation(
         "sign_reads_for_anybody",
         "Whoever may not consume gets no URL.",
         CALLS,
@@ -70,8 +88,8 @@ MUTATIONS = (
         "give_keys_that_read_everything",
         "Temporary keys read the folders of one topic.",
         KEYS,
-        '[f"{bucket}/{it}*" for it in self.folders]',
-        '[f"{bucket}/*"]',
+        'objects = [f"{bucket}/{it}" for it in (*below, *self.files)]',
+        'objects = [f"{bucket}/*"]',
         (TEST_KEYS,),
     ),
     Mutation(

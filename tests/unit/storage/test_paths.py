@@ -109,7 +109,8 @@ FOR_READERS = (
     *(paths.uploaded_file("u", "p-1-2-n.parquet"), paths.large_value("u", "p-1-n.value")),
 )
 OF_OTHERS = (
-    *("", "/", "_clock.json", "_format.json", "_deleted/u.json", "a/b/_current.json", OWN, f"{OWN}/"),
+    *("", "/", "_clock.json", "_format.json", "_deleted/u.json", OWN, f"{OWN}/"),
+    *("a/c/_current.json", "a/b/u/_current.json", "a/_current.json", "_current.json"),
     *(f"{OWN}/_groups/g.json", f"{OWN}/_producers/p.json", f"{OWN}/_pins/p.json", f"{OWN}/_publishes.json"),
     *(f"{OWN}/_layout.json/", f"/{OWN}/_layout.json", f"./{OWN}/_layout.json", f"{OWN}//_layout.json"),
     *(f"{OWN}/_layout.json\n", f"{OWN}/_layout.json?x", f"{OWN}/%5flayout.json", f"{OWN}/_index/٠٠٠٠٠٠٠١.json"),
@@ -131,6 +132,10 @@ OF_OTHERS = (
 def test_readers_of_a_topic_get_its_files(path: str) -> None:
     assert paths.is_for_readers("a/b", "u", path)
     assert not paths.is_for_readers("a/b", "v", path) and not paths.is_for_readers("a/c", "v", path)
+
+
+def test_readers_of_a_topic_find_its_uid() -> None:
+    assert paths.is_for_readers("a/b", "u", "a/b/_current.json")
 
 
 @pytest.mark.parametrize("path", OF_OTHERS)

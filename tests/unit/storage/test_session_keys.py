@@ -16,15 +16,17 @@ from smq_storage.object_store.store import Store, open_store
 
 HOUR = timedelta(hours=1)
 FOLDERS = ("root/default/t/u/", "root/_uploads/u/")
+FILES = ("root/default/t/_current.json",)
 
 
 def request(role: str = "own") -> SessionRequest:
-    return SessionRequest(role=role, name="smq-u", bucket="smq", folders=FOLDERS, lifetime=HOUR)
+    return SessionRequest(role=role, name="smq-u", bucket="smq", folders=FOLDERS, files=FILES, lifetime=HOUR)
 
 
 def test_keys_read_and_list_the_folders_of_the_request_only() -> None:
     read, listed = json.loads(request().policy())["Statement"]
-    resources = ["arn:aws:s3:::smq/root/default/t/u/*", "arn:aws:s3:::smq/root/_uploads/u/*"]
+    objects = ("default/t/u/*", "_uploads/u/*", "default/t/_current.json")
+    resources = [f"arn:aws:s3:::smq/root/{it}" for it in objects]
     assert read == {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": resources}
     prefixes = {"StringLike": {"s3:prefix": ["root/default/t/u/*", "root/_uploads/u/*"]}}
     assert listed == {
@@ -70,7 +72,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bytes]]
 
 
 def keys_of(store: Store) -> object:
-    return store.session_keys("own", "smq-u", ["default/t/u"], HOUR)
+    return store.session_keys("own", "smq-u", ["default/t/u"], ["default/t/_current.json"], HOUR)
 
 
 @pytest.mark.parametrize(

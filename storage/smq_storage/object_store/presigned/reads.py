@@ -52,6 +52,8 @@ class ReadUrls(Protocol):
 class PresignedReads:
     """``where`` names the store in errors, which have no URL: its signature is a secret."""
 
+    lists_uploads = False
+
     def __init__(self, urls: ReadUrls, where: str, options: S3Options) -> None:
         self._urls = urls
         self._where = where

@@ -24,20 +24,23 @@ _FORM = "application/x-www-form-urlencoded"
 class SessionRequest:
     """``role`` is an ARN, or ``OWN``. ``name`` is shown in the logs of the store.
 
-    ``folders`` are below the bucket, and end with a slash.
+    ``folders`` and ``files`` are below the bucket, and folders end with a slash.
     """
 
     role: str
     name: str
     bucket: str
     folders: tuple[str, ...]
+    files: tuple[str, ...]
     lifetime: timedelta
 
     def policy(self) -> str:
-        """What the keys may do: read these folders and list them, as far as the role may."""
+        """What the keys may do: read these folders and files and list the folders, as far as the role may."""
         bucket = f"arn:aws:s3:::{self.bucket}"
-        read = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/{it}*" for it in self.folders]}
-        condition = {"StringLike": {"s3:prefix": [f"{it}*" for it in self.folders]}}
+        below = [f"{it}*" for it in self.folders]
+        objects = [f"{bucket}/{it}" for it in (*below, *self.files)]
+        read = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": objects}
+        condition = {"StringLike": {"s3:prefix": below}}
         listed = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [bucket], "Condition": condition}
         return json.dumps({"Version": "2012-10-17", "Statement": [read, listed]}, separators=(",", ":"))
 

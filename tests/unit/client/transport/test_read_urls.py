@@ -69,6 +69,12 @@ def test_a_reader_in_the_middle_signs_what_follows(leader: Leader, urls: ReadUrl
     assert leader.requested == [FILES[3:5], FILES[:3]]
 
 
+def test_files_of_a_listing_may_be_expected(leader: Leader, urls: ReadUrls) -> None:
+    urls.expect(it.path for it in urls.list(FOLDER, None))
+    urls.url(FILES[0])
+    assert leader.requested == [FILES[:AHEAD]]
+
+
 @pytest.mark.parametrize("latency", [0.0, 30.0])
 def test_a_url_is_replaced_before_it_expires(leader: Leader, urls: ReadUrls, latency: float) -> None:
     leader.latency = latency

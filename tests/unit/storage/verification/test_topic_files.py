@@ -132,6 +132,17 @@ def test_a_layout_that_is_missing_is_a_problem_unless_the_topic_is_being_created
     assert stored.problems() == []
 
 
+def test_who_may_list_no_uploads_learns_that_none_were_listed(
+    stored: StoredTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.store.delete(stored.upload)
+    ((path, what),) = stored.problems()
+    assert path == stored.upload and what.startswith("is missing; t-")
+    monkeypatch.setattr(stored.store._reads, "lists_uploads", False)
+    ((path, what),) = stored.problems()
+    assert path == stored.upload and "no listing was made" in what and "AWS_ACCESS_KEY_ID" in what
+
+
 def wrong_end(page: IndexPage) -> IndexPage:
     return replace(page, entries=(page.entries[0], replace(page.entries[1], end=END + 1)))
 
