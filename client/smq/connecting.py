@@ -50,9 +50,9 @@ def connect(
         SMQ_TOKEN or SMQ_TOKEN_FILE. A token needs a ``ca_file``, because it never travels in clear text.
     cert_file, key_file: a client certificate in place of a token: its chain and its private key, in PEM, both read anew
         at each use. None of them means SMQ_CERT_FILE and SMQ_KEY_FILE. One file may have both.
-    uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
-        "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
-        "presigned" if the filer needs credentials and this client has none, else "direct".
+    uploads: how producers write large values, and what they publish by reference. "direct" uses this client's
+        credentials for the filer. "presigned" needs none: for each file the leader signs a URL that is good for this
+        file alone. "auto" is "presigned" if the filer needs credentials and this client has none, else "direct".
     on_wait: called with a text for a person when the leader has not answered for a second: what is waited for, and why.
 
     Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong, and in a fork of a process

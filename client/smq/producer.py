@@ -38,6 +38,7 @@ from smq.producing.producer_claims import claim_id
 from smq.producing.uploads.large_values import LargeValueUploader
 from smq.producing.uploads.reference_publisher import ReferencePublisher, goes_by_reference
 from smq.producing.uploads.upload_delivery import UploadDeliveryState
+from smq.producing.uploads.upload_targets import open_value_store
 from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
 from smq.transport.schema_versions import SchemaVersions
 from smq_core.access.producer_ids import id_of
@@ -147,7 +148,7 @@ class Producer:
             producer=self.producer_id,
             epoch=self.epoch,
             timeout=timeout,
-            open_store=lambda: view.store.open_for_uploads(timeout),
+            open_store=lambda: open_value_store(view, self.producer_id, self.epoch, timeout),
             on_done=self._engine.large_value_done,
             has_failed=lambda: self._engine.failure is not None,
         )

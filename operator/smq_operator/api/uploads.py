@@ -39,10 +39,18 @@ def check_files(request: topics_pb2.SignUploadsRequest) -> None:
 def sign_files(
     store: Store, topic_uid: str, request: topics_pb2.SignUploadsRequest
 ) -> Sequence[topics_pb2.SignUploadsReply.Upload]:
-    """One new name and URL for each file."""
+    """One URL for each file. An upload gets a new name, and a large value has that of its message.
+
+    Raises InvalidRequest for a name that is not one of a large value.
+    """
     uploads = []
     for file in request.files:
-        name = paths.upload_file_name(request.producer, request.epoch, request.attempt, uuid.uuid4().hex)
-        put = store.presign_put_new(paths.uploaded_file(topic_uid, name), file.size, file.sha256, URL_LIFETIME)
+        name = file.large_value
+        if name:
+            path = paths.large_value(topic_uid, name)
+        else:
+            name = paths.upload_file_name(request.producer, request.epoch, request.attempt, uuid.uuid4().hex)
+            path = paths.uploaded_file(topic_uid, name)
+        put = store.presign_put_new(path, file.size, file.sha256, URL_LIFETIME)
         uploads.append(topics_pb2.SignUploadsReply.Upload(name=name, url=put.url, headers=put.headers))
     return uploads

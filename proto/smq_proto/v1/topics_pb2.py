@@ -26,7 +26,7 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from smq_proto.v1 import data_pb2 as smq_dot_v1_dot_data__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13smq/v1/topics.proto\x12\x06smq.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x11smq/v1/data.proto\"\x1d\n\x0cWatchRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"3\n\x0eHistoryRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xfa\x01\n\x0cHistoryReply\x12!\n\x08segments\x18\x01 \x03(\x0b\x32\x0f.smq.v1.Segment\x12-\n\x07removed\x18\x02 \x01(\x0b\x32\x1c.smq.v1.HistoryReply.Removed\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x1aY\n\x07Removed\x12+\n\x07numbers\x18\x01 \x03(\x0b\x32\x1a.smq.v1.HistoryReply.Range\x12!\n\x08segments\x18\x02 \x03(\x0b\x32\x0f.smq.v1.Segment\x1a$\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0c\n\x04stop\x18\x02 \x01(\x04\">\n\x18ReportUnreachableRequest\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\xb8\x01\n\x12SignUploadsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x10\n\x08producer\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12.\n\x05\x66iles\x18\x06 \x03(\x0b\x32\x1f.smq.v1.SignUploadsRequest.File\x1a$\n\x04\x46ile\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"\xd9\x01\n\x10SignUploadsReply\x12\x30\n\x07uploads\x18\x01 \x03(\x0b\x32\x1f.smq.v1.SignUploadsReply.Upload\x1a\x92\x01\n\x06Upload\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12=\n\x07headers\x18\x03 \x03(\x0b\x32,.smq.v1.SignUploadsReply.Upload.HeadersEntry\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"=\n\x10SignReadsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\r\n\x05paths\x18\x03 \x03(\t\"8\n\x0eSignReadsReply\x12\x0c\n\x04urls\x18\x01 \x03(\t\x12\x18\n\x10lifetime_seconds\x18\x02 \x01(\x04\">\n\x13GetFilerKeysRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10lifetime_seconds\x18\x02 \x01(\x04\"\xe2\x01\n\tFilerKeys\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x12\n\nsecret_key\x18\x02 \x01(\t\x12\x15\n\rsession_token\x18\x03 \x01(\t\x12\x12\n\nexpires_at\x18\x04 \x01(\x04\x12\x11\n\tstore_url\x18\x05 \x01(\t\x12:\n\rstore_options\x18\x06 \x03(\x0b\x32#.smq.v1.FilerKeys.StoreOptionsEntry\x1a\x33\n\x11StoreOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"M\n\x10ListFilesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0e\n\x06\x66older\x18\x03 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\t\"r\n\x0eListFilesReply\x12*\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x1b.smq.v1.ListFilesReply.File\x1a\x34\n\x04\x46ile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x10\n\x08modified\x18\x03 \x01(\x04\x32\xff\x03\n\x06Topics\x12\x34\n\x06Locate\x12\x15.smq.v1.LocateRequest\x1a\x13.smq.v1.LocateReply\x12\x34\n\x05Watch\x12\x14.smq.v1.WatchRequest\x1a\x13.smq.v1.LocateReply0\x01\x12\x37\n\x07History\x12\x16.smq.v1.HistoryRequest\x1a\x14.smq.v1.HistoryReply\x12M\n\x11ReportUnreachable\x12 .smq.v1.ReportUnreachableRequest\x1a\x16.google.protobuf.Empty\x12\x43\n\x0bSignUploads\x12\x1a.smq.v1.SignUploadsRequest\x1a\x18.smq.v1.SignUploadsReply\x12=\n\tSignReads\x12\x18.smq.v1.SignReadsRequest\x1a\x16.smq.v1.SignReadsReply\x12>\n\x0cGetFilerKeys\x12\x1b.smq.v1.GetFilerKeysRequest\x1a\x11.smq.v1.FilerKeys\x12=\n\tListFiles\x12\x18.smq.v1.ListFilesRequest\x1a\x16.smq.v1.ListFilesReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13smq/v1/topics.proto\x12\x06smq.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x11smq/v1/data.proto\"\x1d\n\x0cWatchRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"3\n\x0eHistoryRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xfa\x01\n\x0cHistoryReply\x12!\n\x08segments\x18\x01 \x03(\x0b\x32\x0f.smq.v1.Segment\x12-\n\x07removed\x18\x02 \x01(\x0b\x32\x1c.smq.v1.HistoryReply.Removed\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x1aY\n\x07Removed\x12+\n\x07numbers\x18\x01 \x03(\x0b\x32\x1a.smq.v1.HistoryReply.Range\x12!\n\x08segments\x18\x02 \x03(\x0b\x32\x0f.smq.v1.Segment\x1a$\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0c\n\x04stop\x18\x02 \x01(\x04\">\n\x18ReportUnreachableRequest\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\xcd\x01\n\x12SignUploadsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x10\n\x08producer\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12.\n\x05\x66iles\x18\x06 \x03(\x0b\x32\x1f.smq.v1.SignUploadsRequest.File\x1a\x39\n\x04\x46ile\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12\x13\n\x0blarge_value\x18\x03 \x01(\t\"\xd9\x01\n\x10SignUploadsReply\x12\x30\n\x07uploads\x18\x01 \x03(\x0b\x32\x1f.smq.v1.SignUploadsReply.Upload\x1a\x92\x01\n\x06Upload\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12=\n\x07headers\x18\x03 \x03(\x0b\x32,.smq.v1.SignUploadsReply.Upload.HeadersEntry\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"=\n\x10SignReadsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\r\n\x05paths\x18\x03 \x03(\t\"8\n\x0eSignReadsReply\x12\x0c\n\x04urls\x18\x01 \x03(\t\x12\x18\n\x10lifetime_seconds\x18\x02 \x01(\x04\">\n\x13GetFilerKeysRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10lifetime_seconds\x18\x02 \x01(\x04\"\xe2\x01\n\tFilerKeys\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x12\n\nsecret_key\x18\x02 \x01(\t\x12\x15\n\rsession_token\x18\x03 \x01(\t\x12\x12\n\nexpires_at\x18\x04 \x01(\x04\x12\x11\n\tstore_url\x18\x05 \x01(\t\x12:\n\rstore_options\x18\x06 \x03(\x0b\x32#.smq.v1.FilerKeys.StoreOptionsEntry\x1a\x33\n\x11StoreOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"M\n\x10ListFilesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0e\n\x06\x66older\x18\x03 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\t\"r\n\x0eListFilesReply\x12*\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x1b.smq.v1.ListFilesReply.File\x1a\x34\n\x04\x46ile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x10\n\x08modified\x18\x03 \x01(\x04\x32\xff\x03\n\x06Topics\x12\x34\n\x06Locate\x12\x15.smq.v1.LocateRequest\x1a\x13.smq.v1.LocateReply\x12\x34\n\x05Watch\x12\x14.smq.v1.WatchRequest\x1a\x13.smq.v1.LocateReply0\x01\x12\x37\n\x07History\x12\x16.smq.v1.HistoryRequest\x1a\x14.smq.v1.HistoryReply\x12M\n\x11ReportUnreachable\x12 .smq.v1.ReportUnreachableRequest\x1a\x16.google.protobuf.Empty\x12\x43\n\x0bSignUploads\x12\x1a.smq.v1.SignUploadsRequest\x1a\x18.smq.v1.SignUploadsReply\x12=\n\tSignReads\x12\x18.smq.v1.SignReadsRequest\x1a\x16.smq.v1.SignReadsReply\x12>\n\x0cGetFilerKeys\x12\x1b.smq.v1.GetFilerKeysRequest\x1a\x11.smq.v1.FilerKeys\x12=\n\tListFiles\x12\x18.smq.v1.ListFilesRequest\x1a\x16.smq.v1.ListFilesReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,31 +50,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTUNREACHABLEREQUEST']._serialized_start=416
   _globals['_REPORTUNREACHABLEREQUEST']._serialized_end=478
   _globals['_SIGNUPLOADSREQUEST']._serialized_start=481
-  _globals['_SIGNUPLOADSREQUEST']._serialized_end=665
+  _globals['_SIGNUPLOADSREQUEST']._serialized_end=686
   _globals['_SIGNUPLOADSREQUEST_FILE']._serialized_start=629
-  _globals['_SIGNUPLOADSREQUEST_FILE']._serialized_end=665
-  _globals['_SIGNUPLOADSREPLY']._serialized_start=668
-  _globals['_SIGNUPLOADSREPLY']._serialized_end=885
-  _globals['_SIGNUPLOADSREPLY_UPLOAD']._serialized_start=739
-  _globals['_SIGNUPLOADSREPLY_UPLOAD']._serialized_end=885
-  _globals['_SIGNUPLOADSREPLY_UPLOAD_HEADERSENTRY']._serialized_start=839
-  _globals['_SIGNUPLOADSREPLY_UPLOAD_HEADERSENTRY']._serialized_end=885
-  _globals['_SIGNREADSREQUEST']._serialized_start=887
-  _globals['_SIGNREADSREQUEST']._serialized_end=948
-  _globals['_SIGNREADSREPLY']._serialized_start=950
-  _globals['_SIGNREADSREPLY']._serialized_end=1006
-  _globals['_GETFILERKEYSREQUEST']._serialized_start=1008
-  _globals['_GETFILERKEYSREQUEST']._serialized_end=1070
-  _globals['_FILERKEYS']._serialized_start=1073
-  _globals['_FILERKEYS']._serialized_end=1299
-  _globals['_FILERKEYS_STOREOPTIONSENTRY']._serialized_start=1248
-  _globals['_FILERKEYS_STOREOPTIONSENTRY']._serialized_end=1299
-  _globals['_LISTFILESREQUEST']._serialized_start=1301
-  _globals['_LISTFILESREQUEST']._serialized_end=1378
-  _globals['_LISTFILESREPLY']._serialized_start=1380
-  _globals['_LISTFILESREPLY']._serialized_end=1494
-  _globals['_LISTFILESREPLY_FILE']._serialized_start=1442
-  _globals['_LISTFILESREPLY_FILE']._serialized_end=1494
-  _globals['_TOPICS']._serialized_start=1497
-  _globals['_TOPICS']._serialized_end=2008
+  _globals['_SIGNUPLOADSREQUEST_FILE']._serialized_end=686
+  _globals['_SIGNUPLOADSREPLY']._serialized_start=689
+  _globals['_SIGNUPLOADSREPLY']._serialized_end=906
+  _globals['_SIGNUPLOADSREPLY_UPLOAD']._serialized_start=760
+  _globals['_SIGNUPLOADSREPLY_UPLOAD']._serialized_end=906
+  _globals['_SIGNUPLOADSREPLY_UPLOAD_HEADERSENTRY']._serialized_start=860
+  _globals['_SIGNUPLOADSREPLY_UPLOAD_HEADERSENTRY']._serialized_end=906
+  _globals['_SIGNREADSREQUEST']._serialized_start=908
+  _globals['_SIGNREADSREQUEST']._serialized_end=969
+  _globals['_SIGNREADSREPLY']._serialized_start=971
+  _globals['_SIGNREADSREPLY']._serialized_end=1027
+  _globals['_GETFILERKEYSREQUEST']._serialized_start=1029
+  _globals['_GETFILERKEYSREQUEST']._serialized_end=1091
+  _globals['_FILERKEYS']._serialized_start=1094
+  _globals['_FILERKEYS']._serialized_end=1320
+  _globals['_FILERKEYS_STOREOPTIONSENTRY']._serialized_start=1269
+  _globals['_FILERKEYS_STOREOPTIONSENTRY']._serialized_end=1320
+  _globals['_LISTFILESREQUEST']._serialized_start=1322
+  _globals['_LISTFILESREQUEST']._serialized_end=1399
+  _globals['_LISTFILESREPLY']._serialized_start=1401
+  _globals['_LISTFILESREPLY']._serialized_end=1515
+  _globals['_LISTFILESREPLY_FILE']._serialized_start=1463
+  _globals['_LISTFILESREPLY_FILE']._serialized_end=1515
+  _globals['_TOPICS']._serialized_start=1518
+  _globals['_TOPICS']._serialized_end=2029
 # @@protoc_insertion_point(module_scope)

@@ -57,12 +57,14 @@ class ReportUnreachableRequest(_message.Message):
 class SignUploadsRequest(_message.Message):
     __slots__ = ("topic", "uid", "producer", "epoch", "attempt", "files")
     class File(_message.Message):
-        __slots__ = ("size", "sha256")
+        __slots__ = ("size", "sha256", "large_value")
         SIZE_FIELD_NUMBER: _ClassVar[int]
         SHA256_FIELD_NUMBER: _ClassVar[int]
+        LARGE_VALUE_FIELD_NUMBER: _ClassVar[int]
         size: int
         sha256: bytes
-        def __init__(self, size: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+        large_value: str
+        def __init__(self, size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., large_value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]

@@ -13,6 +13,7 @@ TEST_URLS = "tests/unit/storage/test_presigned_urls.py"
 TEST_PUTS = "tests/integration/storage/test_presigned_puts.py"
 TEST_SERVICE = "tests/unit/operator/api/test_uploads.py"
 TEST_PUBLISHING = "tests/unit/client/uploads/test_publishing.py"
+TEST_LARGE_VALUES = "tests/unit/client/uploads/test_large_values.py"
 TEST_VIEW = "tests/unit/client/transport/test_topic_view.py"
 
 MUTATIONS = (
@@ -63,6 +64,30 @@ MUTATIONS = (
         "    if len(request.files) > MAX_FILES:\n",
         "    if False:\n",
         (f"{TEST_SERVICE}::test_a_request_that_is_wrong_gets_no_url",),
+    ),
+    Mutation(
+        "sign_any_name_of_a_large_value",
+        "A name leads to the large values of the topic and nowhere else.",
+        SERVICE,
+        "path = paths.large_value(topic_uid, name)",
+        'path = f"_large_values/{topic_uid}/{name}"',
+        (f"{TEST_SERVICE}::test_a_request_that_is_wrong_gets_no_url",),
+    ),
+    Mutation(
+        "upload_a_large_value_under_another_name",
+        "The object has the name by which its message refers to it.",
+        "client/smq/producing/uploads/upload_targets.py",
+        "large_value=paths.upload_name(path)",
+        'large_value=""',
+        ("tests/unit/client/uploads/test_upload_targets.py",),
+    ),
+    Mutation(
+        "fail_a_large_value_because_no_leader_answers_now",
+        "The upload of a large value is repeated while no leader signs it.",
+        "client/smq/producing/uploads/large_values.py",
+        "except Unavailable as error:",
+        "except StoreUnavailable as error:",
+        (f"{TEST_LARGE_VALUES}::test_an_upload_without_a_clear_answer_is_repeated_under_its_name",),
     ),
     Mutation(
         "sign_uploads_of_clients_with_credentials",

@@ -13,11 +13,12 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from smq.lock_order import ClientLock
+from smq.producing.uploads.upload_targets import ValueStore
 from smq_core.backoff import Backoff
-from smq_core.errors import SmqError, StoreDenied, StoreUnavailable
+from smq_core.errors import SmqError, StoreDenied, StoreUnavailable, Unavailable
 from smq_storage.catalog import paths
 from smq_storage.object_store.results import ObjectExists
 from smq_storage.process.locks import make_lock
@@ -28,12 +29,6 @@ log = logging.getLogger(__name__)
 PARALLEL_UPLOADS = 4
 MIN_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
-
-
-class ValueStore(Protocol):
-    """Where objects go, as in :class:`smq_storage.object_store.store.Store`."""
-
-    def put_new(self, path: str, data: bytes) -> str: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -151,7 +146,7 @@ class LargeValueUploader:
                     f"log: give the producer a key that may write below {paths.LARGE_VALUES}/. {error.message}",
                     path=path,
                 ) from None
-            except StoreUnavailable as error:
+            except Unavailable as error:  # the filer, or the leader that signs
                 backoff.increase()
                 cause = error.message
                 log.info("the upload of %s failed: %s", path, cause)

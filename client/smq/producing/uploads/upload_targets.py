@@ -36,6 +36,17 @@ class UploadTarget(Protocol):
         ...
 
 
+class ValueStore(Protocol):
+    """Where large values go, as in :class:`smq_storage.object_store.store.Store`. Safe from many threads."""
+
+    def put_new(self, path: str, data: Data) -> str:
+        """Creates the object and returns its etag.
+
+        Raises as :meth:`UploadTarget.create`. ObjectExists also means that an earlier attempt has created it.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DirectUploads:
     """Writes into the uploads of a topic with credentials for the store."""
@@ -54,24 +65,32 @@ class DirectUploads:
 class PresignedUploads:
     """Writes with URLs that the leader signs, one for each file, and without credentials.
 
-    The leader chooses the name, and the URL takes these bytes alone, once. An attempt without an answer is therefore
-    repeated under another name: what became of the first one cannot be read without credentials.
+    The leader chooses the name of an upload, and the URL takes these bytes alone, once. An attempt without an answer is
+    therefore repeated under another name: what became of the first one cannot be read without credentials. A large
+    value keeps its name, which its message has, and nobody needs its etag. ``timeout`` limits a PUT, in seconds.
     """
 
     view: TopicView
     producer: str
     epoch: int
+    timeout: float = UPLOAD_TIMEOUT_SECONDS
 
     def create(self, attempt: int, data: Data) -> StoredFile:
+        return self._put(data, attempt=attempt)
+
+    def put_new(self, path: str, data: Data) -> str:
+        return self._put(data, large_value=paths.upload_name(path)).etag
+
+    def _put(self, data: Data, *, attempt: int = 0, large_value: str = "") -> StoredFile:
         size, sha256 = size_and_sha256(data)
-        file = topics_pb2.SignUploadsRequest.File(size=size, sha256=sha256)
+        file = topics_pb2.SignUploadsRequest.File(size=size, sha256=sha256, large_value=large_value)
         reply = self.view.sign_uploads(
             topics_pb2.SignUploadsRequest(producer=self.producer, epoch=self.epoch, attempt=attempt, files=[file])
         )
         signed = reply.uploads[0]
         put = PresignedPut(signed.url, dict(signed.headers))
         proxy = self.view.dialer.http_proxy(signed.url)
-        return StoredFile(signed.name, put_presigned(put, data, timeout=UPLOAD_TIMEOUT_SECONDS, proxy=proxy))
+        return StoredFile(signed.name, put_presigned(put, data, timeout=self.timeout, proxy=proxy))
 
 
 def open_upload_target(view: TopicView, producer: str, epoch: int) -> UploadTarget:
@@ -79,3 +98,13 @@ def open_upload_target(view: TopicView, producer: str, epoch: int) -> UploadTarg
     if view.store.signs_uploads:
         return PresignedUploads(view, producer, epoch)
     return DirectUploads(view.store.open_for_uploads(), view.snapshot.topic.uid, producer, epoch)
+
+
+def open_value_store(view: TopicView, producer: str, epoch: int, timeout: float) -> ValueStore:
+    """How this client writes large values of that topic. Raises as ``open_upload_target``.
+
+    A request may take ``timeout`` seconds, or UPLOAD_TIMEOUT_SECONDS if that is more.
+    """
+    if view.store.signs_uploads:
+        return PresignedUploads(view, producer, epoch, max(UPLOAD_TIMEOUT_SECONDS, timeout))
+    return view.store.open_for_uploads(timeout)

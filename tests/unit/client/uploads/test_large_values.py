@@ -25,6 +25,7 @@ from smq_core.errors import (
     StoreDenied,
     StoreStateUnknown,
     StoreUnavailable,
+    Unavailable,
 )
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import Column
@@ -206,14 +207,19 @@ def test_an_upload_without_a_clear_answer_is_repeated_under_its_name(
     producer: Producer, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_values, "MIN_BACKOFF_SECONDS", 0.001)
-    topic.gated.errors = [StoreUnavailable("away"), StoreStateUnknown("no answer"), ObjectExists("an earlier attempt")]
+    topic.gated.errors = [
+        StoreUnavailable("away"),
+        Unavailable("no leader signs"),
+        StoreStateUnknown("no answer"),
+        ObjectExists("an earlier attempt"),
+    ]
     producer.send(BIG)
     (name,) = eventually(lambda: list(topic.gated.attempts))
     topic.files.put(name, BIG)
     topic.gated.gate.set()
     driven = opened_stream()
     eventually(lambda: driven.written)
-    assert topic.gated.attempts == [name] * 3
+    assert topic.gated.attempts == [name] * 4
     assert sent(topic, driven) == [BIG]
 
 

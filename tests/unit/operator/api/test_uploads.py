@@ -60,6 +60,16 @@ async def test_each_file_gets_a_name_and_a_url_of_its_own() -> None:
             assert upload.headers["if-none-match"] == "*" and upload.headers["content-length"] == "7"
 
 
+@virtual_time
+async def test_a_large_value_has_the_name_that_its_message_has() -> None:
+    async with upload_service() as (service, uid):
+        named = topics_pb2.SignUploadsRequest.File(size=7, sha256=b"\0" * 32, large_value="p-3-n.value")
+        large, upload = (await sign(service, uid, files=[named, FILE])).uploads
+        assert large.name == "p-3-n.value" and upload.name.startswith("p-3-2-")
+        assert large.url.startswith(f"http://filer:8333/smq/{paths.large_value(uid, large.name)}?")
+        assert large.headers["if-none-match"] == "*" and large.headers["content-length"] == "7"
+
+
 @pytest.mark.parametrize("producer", ["../../other/uid/x", "a/b", "..", "ä"])
 @virtual_time
 async def test_no_producer_leads_out_of_the_uploads_of_its_topic(producer: str) -> None:
@@ -80,6 +90,20 @@ async def test_no_producer_leads_out_of_the_uploads_of_its_topic(producer: str) 
         ({"files": [FILE, topics_pb2.SignUploadsRequest.File(sha256=b"\0" * 32)]}, r"files\[1\] has 0 bytes"),
         ({"files": [topics_pb2.SignUploadsRequest.File(size=(5 << 30) + 1, sha256=b"\0" * 32)]}, r"files\[0\] has"),
         ({"files": [topics_pb2.SignUploadsRequest.File(size=1, sha256=b"\0" * 31)]}, "32 bytes, not 31"),
+        *(
+            (
+                {"files": [topics_pb2.SignUploadsRequest.File(size=1, sha256=b"\0" * 32, large_value=name)]},
+                "large value",
+            )
+            for name in (
+                "../../default/t/_topic.json",
+                "../v/p.value",
+                ".p.value",
+                "p.parquet",
+                "p.value/",
+                "a/p.value",
+            )
+        ),
     ],
 )
 @virtual_time
