@@ -17,6 +17,7 @@ from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.object_store.store import ObjectExists, Store
 from smq_storage.tables.compacted_files import encode_compacted
 from smq_storage.tables.file_statistics import entry_of_file
+from smq_storage.tables.partition_ends import partition_ends_of
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import StoredSegment
 
@@ -59,8 +60,10 @@ def merge_run(
     """
     merged = []
     for files, rows in _parts(_tables(store, segment, run.files, limits.readers, interrupted), limits.decoded_bytes):
+        # The rows have the metadata of the last file.
+        partitions = partition_ends_of(rows.schema.metadata or {})
         large_values = tuple(name for file in files for name in file.large_values)
-        data = encode_compacted(rows, segment.name, files[0].first, key)
+        data = encode_compacted(rows.replace_schema_metadata(), segment.name, files[0].first, key, partitions)
         del rows  # while the next part is read
         _check(interrupted)
         path, etag = _write(store, segment, files[0].first, data, new_nonce)
@@ -74,18 +77,22 @@ def merge_run(
 def _parts(
     tables: Iterator[tuple[FileEntry, pa.Table]], decoded_bytes: int
 ) -> Iterator[tuple[list[FileEntry], pa.Table]]:
-    """The run's rows in parts of limited size, each with the files that it is from."""
+    """The run's rows in parts of limited size, each with the files that it is from, and the last one's metadata."""
     files: list[FileEntry] = []
     parts: list[pa.Table] = []
     size = 0
     for file, table in tables:
         if files and size + table.nbytes > decoded_bytes:
-            yield files, pa.concat_tables(parts)
+            yield files, _concatenate(parts)
             files, parts, size = [], [], 0
         files.append(file)
         parts.append(table)
         size += table.nbytes
-    yield files, pa.concat_tables(parts)
+    yield files, _concatenate(parts)
+
+
+def _concatenate(parts: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts).replace_schema_metadata(parts[-1].schema.metadata)
 
 
 def _tables(
@@ -115,8 +122,7 @@ def _check(interrupted: Callable[[], bool]) -> None:
 
 
 def _read(store: Store, segment: StoredSegment, file: FileEntry) -> pa.Table:
-    tables = [table for _, table in read_file(store, segment.name, file, file.first, file.end)]
-    return pa.concat_tables(tables).replace_schema_metadata()
+    return pa.concat_tables(table for _, table in read_file(store, segment.name, file, file.first, file.end))
 
 
 def _write(

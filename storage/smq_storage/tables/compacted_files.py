@@ -14,19 +14,28 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
+from smq_core.model.partition_offsets import PartitionOffsets
 from smq_storage.chunks.parquet_codec import KEY_BOUNDS, columns_with_statistics, page_rows
+from smq_storage.object_store.json_codec import to_json
 
 OFFSET = "_offset"
 OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
 ROW_GROUP_ROWS = 16 * 1024
 # The file's metadata of that name has the segment, the first offset and the offset after the last row.
 REPLACES = "smq.compacted"
+# That of this name has the Kafka offsets after the last row, if the topic has them.
+PARTITIONS = "smq.partitions"
 
 _DICTIONARY = ["partition", "appended"]
 
 
-def encode_compacted(rows: pa.Table, segment: str, first: int, key: str | None) -> pa.Buffer:
-    """A whole file. ``rows`` are those from ``first`` on, in offset order. ``key`` names the key column, if any."""
+def encode_compacted(
+    rows: pa.Table, segment: str, first: int, key: str | None, partitions: PartitionOffsets | None = None
+) -> pa.Buffer:
+    """A whole file. ``rows`` are those from ``first`` on, in offset order. ``key`` names the key column, if any.
+
+    ``partitions`` says where the partitions end after these rows, if the topic counts their messages.
+    """
     offsets = pa.array(range(first, first + rows.num_rows), pa.int64())
     table = rows.append_column(OFFSET_FIELD, offsets)
     order = [(name, "ascending") for name in (key, OFFSET) if name is not None]
@@ -46,13 +55,15 @@ def encode_compacted(rows: pa.Table, segment: str, first: int, key: str | None) 
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata({REPLACES: json.dumps([segment, first, first + rows.num_rows])})
+        if partitions is not None:
+            writer.add_key_value_metadata({PARTITIONS: to_json(partitions).decode()})
         if bounds is not None:
             writer.add_key_value_metadata({KEY_BOUNDS: json.dumps(bounds)})
     return sink.getvalue()
 
 
 def in_offset_order(table: pa.Table, start: int, stop: int) -> pa.Table:
-    """The rows with the offsets ``start .. stop - 1``, in this order and without ``_offset``.
+    """The rows with the offsets ``start .. stop - 1``, in this order and without ``_offset``, with the file's metadata.
 
     ``table`` has all rows of the file. Raises CorruptChunk if an offset is missing or there twice.
     """
@@ -62,4 +73,4 @@ def in_offset_order(table: pa.Table, start: int, stop: int) -> pa.Table:
     found = found.take(pc.sort_indices(found, sort_keys=[(OFFSET, "ascending")]))
     if not found.column(OFFSET).combine_chunks().equals(pa.array(range(start, stop), pa.int64())):
         raise CorruptChunk(f"it has not each of the offsets {start} to {stop - 1} once")
-    return found.drop_columns([OFFSET]).replace_schema_metadata()
+    return found.drop_columns([OFFSET])

@@ -1,0 +1,60 @@
+"""Decoded messages of a part of a file, split by partition once, because a consumer of all partitions reads each."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from smq_storage.uploads.upload_format import PARTITION, sort_order
+
+
+class SplitRows:
+    """``table`` has the messages in the order of the log. Those of a partition keep that order."""
+
+    def __init__(self, table: pa.Table) -> None:
+        partitions = table.column(PARTITION).to_numpy()
+        if len(partitions) and not (partitions[:-1] <= partitions[1:]).all():
+            order = sort_order(partitions)
+            table, partitions = table.combine_chunks().take(order), partitions[order]
+        self._table = table.replace_schema_metadata()
+        self._partitions, starts = np.unique(partitions, return_index=True)
+        self._starts = np.append(starts, len(partitions))
+        self._sizes = np.cumsum(_row_bytes(table))
+
+    @property
+    def bytes(self) -> int:
+        return int(self._table.nbytes) + self._sizes.nbytes
+
+    def counts(self) -> dict[int, int]:
+        """How many messages each partition has, without empty ones."""
+        return dict(zip(self._partitions.tolist(), np.diff(self._starts).tolist(), strict=True))
+
+    def rows(self, partition: int, index: int, max_bytes: int) -> pa.Table:
+        """The messages of the partition from the ``index``-th on, of about ``max_bytes``, at least one if there is one.
+
+        Copies nothing.
+        """
+        at = int(np.searchsorted(self._partitions, partition))
+        if at == len(self._partitions) or self._partitions[at] != partition:
+            return self._table.slice(0, 0)
+        start, stop = int(self._starts[at]) + index, int(self._starts[at + 1])
+        if start >= stop:
+            return self._table.slice(0, 0)
+        before = self._sizes[start - 1] if start else 0
+        fitting = int(np.searchsorted(self._sizes, before + max_bytes, side="right"))
+        return self._table.slice(start, min(stop, max(fitting, start + 1)) - start)
+
+
+def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """The bytes of text and binary values of each message, and its share of all others. Shape (rows,)."""
+    import pyarrow.compute as pc  # as in upload_format.footer_of
+
+    sizes, others = np.zeros(table.num_rows, np.int64), 0
+    for column in table.columns:
+        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        else:
+            others += column.nbytes
+    sizes += others // max(1, table.num_rows)
+    return sizes
