@@ -22,7 +22,7 @@ from smq_storage.chunks.file_errors import altered_file, name_file_errors
 from smq_storage.object_store.store import Store
 from smq_storage.partitions.byte_cache import ByteCache
 from smq_storage.partitions.split_rows import SplitRows
-from smq_storage.tables.range_reader import read_file
+from smq_storage.tables.range_reader import SMALL_FILE_BYTES, read_file
 from smq_storage.tables.segment_files import lost_file
 from smq_storage.uploads.upload_format import PARTITION, ParsedUpload
 from smq_storage.uploads.uploaded_files import read_upload_footer
@@ -52,12 +52,11 @@ class FileRows:
         if paths.is_upload(file.path):
             first, stop = self._rows_of_upload(segment, file, partition)
             return stop - first
-        decoded = self._decoded.get(_key(segment, file, file.first))
-        counts = (
-            decoded.counts()
-            if decoded is not None
-            else self._counts.get_or_load(_key(segment, file, file.first), lambda: self._read_counts(segment, file))
-        )
+        key = _key(segment, file, file.first)
+        decoded = self._decoded.get(key)
+        if decoded is None and file.bytes <= SMALL_FILE_BYTES:  # one request reads all of it anyway
+            decoded = self._decode(segment, file, file.first, file.end)
+        counts = decoded.counts if decoded else self._counts.get_or_load(key, lambda: self._read_counts(segment, file))
         return counts.get(partition, 0)
 
     def rows(self, segment: str, file: FileEntry, partition: int, index: int, max_bytes: int) -> pa.Table:
@@ -70,7 +69,7 @@ class FileRows:
         first, stop = self._rows_of_upload(segment, file, partition)
         start, end = self._row_group(segment, file, first + index)
         rows = self._decode(segment, file, file.first + start - file.first_row, file.first + end - file.first_row)
-        if rows.counts().get(partition, 0) != min(stop, end) - max(first, start):
+        if rows.counts.get(partition, 0) != min(stop, end) - max(first, start):
             raise CorruptChunk(
                 f"the file {file.path} has not the messages of partition {partition} that its footer says",
                 path=file.path,

@@ -180,6 +180,8 @@ class PartitionHistory:
         start = found.start
         if start is None:
             start = found.end - self.rows.count(segment.entry.name, found.file, partition)
+            if offset < start and found.unreadable is not None:
+                raise found.unreadable
         return Place(
             segment=segment.entry.name,
             epoch=segment.entry.number,

@@ -11,14 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from smq_core.errors import CorruptChunk
+from smq_core.errors import CorruptChunk, DataLost, SmqError
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.chunk_info import ChunkInfo
 from smq_core.model.entities import SealedSegment, SegmentEntry
 from smq_core.model.partition_offsets import PartitionOffsets
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
-from smq_storage.object_store.absence import confirm_missing
+from smq_storage.object_store.absence import confirm_missing, hidden
 from smq_storage.object_store.store import Store
 from smq_storage.partitions.byte_cache import ByteCache
 from smq_storage.tables.file_statistics import file_entry
@@ -42,12 +42,14 @@ class CountedFile:
 class FoundFile:
     """A file with messages of a partition, which end at the Kafka offset ``end``.
 
-    They begin at ``start``, if that is known: mostly it is where those of the file before end.
+    They begin at ``start``, if that is known: mostly it is where those of the file before end. If that one cannot be
+    read, ``unreadable`` says why, and it may have messages before those of this file.
     """
 
     file: FileEntry
     end: int
     start: int | None
+    unreadable: SmqError | None = None
 
 
 class KnownFiles:
@@ -71,6 +73,9 @@ class SegmentLog(ABC):
     """
 
     entry: SegmentEntry
+
+    def __init__(self) -> None:
+        self._unreadable: dict[int, SmqError] = {}
 
     @abstractmethod
     def seal(self) -> ChunkInfo | None:
@@ -98,16 +103,34 @@ class SegmentLog(ABC):
         firsts = self.files()
 
         def is_after(number: int) -> bool:
-            found = self.file(firsts[number])
-            return found is None or found.ends.end(partition) > offset
+            # No offset goes back, so a file that cannot be read ends where the one before ends, or after it.
+            for first in reversed(firsts[: number + 1]):
+                found = self._try_file(first)
+                if not isinstance(found, SmqError):
+                    return found is None or found.ends.end(partition) > offset
+            return False
 
         number = bisect.bisect_left(range(len(firsts)), True, key=is_after)
-        before = self.file(firsts[number - 1]) if number else None
+        before = self._try_file(firsts[number - 1]) if number else None
+        if isinstance(before, SmqError):
+            following = self.file(firsts[number]) if number < len(firsts) else None
+            if following is None:
+                raise before
+            return FoundFile(following.file, following.ends.end(partition), None, before)
         for found in self.walk(before):
             if found.ends.end(partition) > offset:
                 return FoundFile(found.file, found.ends.end(partition), _end_unless_it_jumps(before, partition))
             before = found
         return None
+
+    def _try_file(self, first: int) -> CountedFile | SmqError | None:
+        """The file, or why it cannot be read, which is found out once."""
+        if first not in self._unreadable:
+            try:
+                return self.file(first)
+            except (DataLost, CorruptChunk) as error:
+                self._unreadable[first] = error
+        return self._unreadable[first]
 
     def walk(self, after: CountedFile | None = None) -> Iterator[CountedFile]:
         """The files after this one, or all of them."""
@@ -121,6 +144,7 @@ class SealedLog(SegmentLog):
     """A segment that the index has."""
 
     def __init__(self, *, store: Store, topic: str, uid: str, entry: SealedSegment, known: KnownFiles) -> None:
+        super().__init__()
         self.entry = self._entry = entry
         self._store = store
         self._stored = StoredSegment.of(topic, uid, entry)
@@ -168,6 +192,7 @@ class LivingLog(SegmentLog):
     """A segment that only the layout has. Its chunks are found by a listing, and those after it by their names."""
 
     def __init__(self, *, store: Store, topic: str, uid: str, entry: SegmentEntry, known: KnownFiles) -> None:
+        super().__init__()
         self.entry = entry
         self._store = store
         self._stored = StoredSegment(topic=topic, uid=uid, name=entry.name)
@@ -188,6 +213,8 @@ class LivingLog(SegmentLog):
             return known
         chunk = self._chain.stored(first)
         if chunk is None:
+            if self._seal is not None:  # known from a listing, and after this chunk
+                raise hidden(self._chain.path(first))
             return None
         if chunk.info.sealed:
             self._seal = chunk.info

@@ -10,7 +10,10 @@ from smq_storage.uploads.upload_format import PARTITION, sort_order
 
 
 class SplitRows:
-    """``table`` has the messages in the order of the log. Those of a partition keep that order."""
+    """``table`` has the messages in the order of the log. Those of a partition keep that order.
+
+    ``counts`` has the number of messages of each partition, without empty ones.
+    """
 
     def __init__(self, table: pa.Table) -> None:
         partitions = table.column(PARTITION).to_numpy()
@@ -20,15 +23,12 @@ class SplitRows:
         self._table = table.replace_schema_metadata()
         self._partitions, starts = np.unique(partitions, return_index=True)
         self._starts = np.append(starts, len(partitions))
+        self.counts = dict(zip(self._partitions.tolist(), np.diff(self._starts).tolist(), strict=True))
         self._sizes = np.cumsum(_row_bytes(table))
 
     @property
     def bytes(self) -> int:
         return int(self._table.nbytes) + self._sizes.nbytes
-
-    def counts(self) -> dict[int, int]:
-        """How many messages each partition has, without empty ones."""
-        return dict(zip(self._partitions.tolist(), np.diff(self._starts).tolist(), strict=True))
 
     def rows(self, partition: int, index: int, max_bytes: int) -> pa.Table:
         """The messages of the partition from the ``index``-th on, of about ``max_bytes``, at least one if there is one.

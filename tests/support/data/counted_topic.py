@@ -100,6 +100,10 @@ class CountedTopic:
         self._chain(segment).put(info, [], chunk_schema())
         self._at[segment] = info.end
 
+    def skip(self, segment: str, partition: int, messages: int) -> None:
+        """Counts messages that no chunk has, as a broken log would."""
+        self._counters[segment].append(((partition, messages),))
+
     def seal(self, segment: str, lost: Loss | None = None, *, uninherited: bool = False) -> None:
         """Writes the seal chunk."""
         at = self._at[segment]
