@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import addresses, concurrency, input_bounds, kafka_offsets, spark, storage, store_settings
-from .broker import callers, file_lists, producer_lanes, quiet_segments, quotas, replication, requests, segments
+from .broker import callers, file_lists, kafka, producer_lanes, quiet_segments, quotas, replication, requests, segments
 from .client import (
     cli,
     groups,
@@ -50,6 +50,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "addresses": addresses.MUTATIONS,
     "concurrency": concurrency.MUTATIONS,
     "kafka_offsets": kafka_offsets.MUTATIONS,
+    "kafka": kafka.MUTATIONS,
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,
     "callers": callers.MUTATIONS,

@@ -41,6 +41,7 @@ from smq_proto.wire import (
 )
 from smq_storage.topic_manifests.parser import parse_manifest
 from support.data.raw_flight import rows
+from support.fuzzing.kafka_parsers import kafka_parsers
 from support.fuzzing.targets import Target, data_target, text_target
 from support.processes.broker import make_segment, make_topic
 from support.processes.leader import manifest
@@ -67,7 +68,7 @@ spec:
 
 
 def parsers() -> list[Target]:
-    return [*_names(), *_credentials(), *_messages(), *_rows(), *_documents()]
+    return [*_names(), *_credentials(), *_messages(), *_rows(), *_documents(), *kafka_parsers()]
 
 
 def _names() -> list[Target]:

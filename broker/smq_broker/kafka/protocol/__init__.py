@@ -1,0 +1,1 @@
+"""Kafka's requests and responses: their headers, bodies and versions. It knows neither sockets nor segments."""

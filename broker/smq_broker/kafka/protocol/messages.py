@@ -1,0 +1,91 @@
+"""What a handler of a Kafka API gets, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+# Bytes that are sent as they are: ``bytes``, ``bytearray`` or ``memoryview``. They must not change until they are sent.
+Part: TypeAlias = bytes | bytearray | memoryview
+
+PRODUCE = 0
+FETCH = 1
+API_VERSIONS = 18
+
+
+class ProtocolError(Exception):
+    """A client violates the protocol, so that its connection has to end. ``reason`` is a label of metrics."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(slots=True)
+class ClientConnection:
+    """What is known of the client of one connection. All its requests share it."""
+
+    peer: str
+    """Its address, ``host:port``."""
+    identity: str | None = None
+    """Who has logged in. None if nobody has, and in a release without security."""
+    software: str = ""
+    """Name and version of its library, empty until an ApiVersions request says them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    client_id: str | None
+    version: int
+    connection: ClientConnection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaRequest:
+    """``body`` is kio's entity of this version; for Produce :class:`~.produce_request.ProduceRequest`.
+
+    None stands for an ApiVersions request of a version that nobody knows here.
+    """
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any
+
+
+class Encodable(Protocol):
+    """A response that encodes itself."""
+
+    def encode(self, version: int) -> Sequence[Part]:
+        """The body in this version of its API."""
+        ...
+
+
+class EncodedBody(NamedTuple):
+    """A body that was encoded before, in the version of its request."""
+
+    parts: Sequence[Part]
+
+    def encode(self, version: int) -> Sequence[Part]:
+        return self.parts
+
+
+# kio's entity in the version of the request, the values from which :func:`~.entities.build` makes it, or an Encodable.
+# None: the request gets no response, as a Produce request with acks=0.
+ResponseBody: TypeAlias = Any
+
+# It is cancelled when the connection ends. If it raises, the connection ends.
+Handler: TypeAlias = Callable[[Any, RequestContext], Awaitable[ResponseBody | None]]
+
+
+class Api(NamedTuple):
+    min_version: int
+    max_version: int
+    handler: Handler
+
+
+# By API key.
+ApiTable: TypeAlias = Mapping[int, Api]

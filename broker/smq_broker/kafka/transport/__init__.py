@@ -1,0 +1,1 @@
+"""Connections of Kafka clients: frames, the order of responses, limits, and the thread that serves them."""

@@ -1,0 +1,106 @@
+"""Broken rules of the listener for Kafka clients."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+
+CONNECTION = "broker/smq_broker/kafka/transport/connection.py"
+FRAMES = "broker/smq_broker/kafka/transport/frames.py"
+MEMORY = "broker/smq_broker/kafka/transport/request_memory.py"
+TEST_LISTENER = "tests/unit/broker/kafka/test_kafka_listener.py"
+PRODUCE_REQUEST = "broker/smq_broker/kafka/protocol/produce_request.py"
+API_VERSIONS = "broker/smq_broker/kafka/protocol/api_versions.py"
+TEST_MESSAGES = "tests/unit/broker/kafka/test_kafka_messages.py"
+
+MUTATIONS = (
+    Mutation(
+        "answer_kafka_requests_as_they_are_done",
+        "Responses have the order of their requests.",
+        CONNECTION,
+        "        while self._places and (parts := self._places[0].parts) is not None:\n"
+        "            self._places.popleft()\n"
+        "            self._outbox.extend(packed(parts))\n",
+        "        self._places.remove(place)\n        self._outbox.extend(packed(place.parts or ()))\n",
+        (f"{TEST_LISTENER}::test_requests_are_handled_at_once_and_answered_in_their_order",),
+    ),
+    Mutation(
+        "handle_any_number_of_kafka_requests",
+        "A connection reads no more requests while its limit is handled.",
+        CONNECTION,
+        "            or self._handled >= limits.max_handled\n",
+        "",
+        (f"{TEST_LISTENER}::test_no_more_requests_than_the_limit_are_handled_at_once",),
+    ),
+    Mutation(
+        "handle_requests_of_kafka_clients_that_read_nothing",
+        "A connection starts no request while responses are unsent.",
+        CONNECTION,
+        "            or self._outbox\n            or not self._writable\n",
+        "",
+        (f"{TEST_LISTENER}::test_a_client_that_reads_nothing_gets_no_more_requests_handled",),
+    ),
+    Mutation(
+        "keep_a_kafka_connection_without_an_answer",
+        "A connection whose request gets no answer ends.",
+        CONNECTION,
+        '            self._end("failed_request", f"a request of API {request.api_key} failed", error=error)\n',
+        "",
+        (f"{TEST_LISTENER}::test_a_handler_that_fails_closes_its_connection_and_is_logged_once",),
+    ),
+    Mutation(
+        "keep_memory_of_kafka_requests_that_end",
+        "The memory of requests is free again when their connection ends.",
+        CONNECTION,
+        "        memory.release(self._reserved_bytes + sum(place.reserved_bytes for place in self._places))\n",
+        "",
+        (f"{TEST_LISTENER}::test_requests_of_a_connection_that_ends_are_cancelled",),
+    ),
+    Mutation(
+        "receive_large_kafka_requests_without_memory",
+        "Large requests of all connections together have a limit of memory.",
+        CONNECTION,
+        "if size > SMALL_BYTES and not self._reserved_bytes:",
+        "if False:",
+        (f"{TEST_LISTENER}::test_large_requests_wait_for_memory_and_small_ones_do_not",),
+    ),
+    Mutation(
+        "give_memory_of_kafka_requests_out_of_turn",
+        "A large request is not passed by for ever by smaller ones.",
+        MEMORY,
+        "if not self._waiting and self._fits(size):",
+        "if self._fits(size):",
+        (f"{TEST_LISTENER}::test_somebody_who_gives_up_lets_those_behind_pass",),
+    ),
+    Mutation(
+        "receive_kafka_frames_of_any_size",
+        "A frame that no request has closes its connection before it is received.",
+        FRAMES,
+        "if not HEADER_START.size <= size <= self._limits.max_request_bytes:",
+        "if False:",
+        (f"{TEST_LISTENER}::test_bytes_that_are_no_request_close_the_connection[absurd]",),
+    ),
+    Mutation(
+        "decode_large_kafka_requests",
+        "Only Produce requests are large, because decoded ones take many times their size.",
+        FRAMES,
+        "if api_key != PRODUCE and size > self._limits.max_other_request_bytes:",
+        "if False:",
+        (f"{TEST_LISTENER}::test_bytes_that_are_no_request_close_the_connection[large]",),
+    ),
+    Mutation(
+        "decode_any_number_of_kafka_partitions",
+        "A Produce request has a limit of partitions.",
+        PRODUCE_REQUEST,
+        "if max(size, 1) > max_partitions:",
+        "if False:",
+        (f"{TEST_MESSAGES}::test_a_request_of_millions_of_tiny_partitions_is_refused",),
+    ),
+    Mutation(
+        "advertise_produce_from_the_first_version_served",
+        "Produce is advertised from version 0, or old versions of librdkafka compress nothing.",
+        API_VERSIONS,
+        "ADVERTISED_FROM = {PRODUCE: 0}",
+        "ADVERTISED_FROM = {PRODUCE: 3}",
+        (f"{TEST_MESSAGES}::test_api_versions_lists_the_table",),
+    ),
+)
