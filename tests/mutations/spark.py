@@ -112,6 +112,14 @@ MUTATIONS = (
         "        if False:\n",
         (f"{TESTS}/test_pins.py::test_it_ends_when_it_is_as_old_as_it_may_become",),
     ),
+    Mutation(
+        "keep_the_pin_of_a_read_that_was_not_planned",
+        "A read that fails while it is planned lets the files go.",
+        SHARED_PIN,
+        "        with pinned:\n            raise\n",
+        "        raise\n",
+        (f"{TESTS}/test_shared_pin.py::test_a_read_that_fails_while_it_is_planned_leaves_no_pin",),
+    ),
     # ---- the batch source
     Mutation(
         "drop_the_rest_of_a_file_that_is_divided",

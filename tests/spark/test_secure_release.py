@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from cryptography.x509.oid import NameOID
 from pyspark.errors import PySparkException
 
+import pyspark_smq
 from support.processes.guarded_release import guarded_release, know_keys
 from support.processes.secure_cluster import SecureCluster
 from support.secret_search import SecretSearch
+from support.spark.topics import wait_for_files
 from support.user_authority import UserAuthority
+from support.waiting import HANG_GUARD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,6 +94,29 @@ def test_a_program_writes_and_reads_and_its_plans_show_no_secret(
             spark.read.format("smq").options(**wrong).load()
         search.see("an exception", str(refused.value))
     assert not search.found()
+
+
+@pytest.mark.slow
+def test_a_program_without_keys_reads_a_table(
+    spark: SparkSession, release: tuple[SecureCluster, UserAuthority], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, _ = release
+    cluster.create("table", flush={"interval": "100ms"})
+    cluster.allow("reader", {"topics": ["table"], "verbs": ["produce", "consume"]})
+    token_file = cluster.token_file("reader")
+    with cluster.connect_as("reader") as client, client.producer("table") as producer:
+        producer.write(pa.table({"value": [b"%d" % n for n in range(100)]}), by_reference=True).result(HANG_GUARD)
+        producer.write(pa.table({"value": [b"%d" % n for n in range(100, 200)]})).result(HANG_GUARD)
+    with cluster.connect() as administrator:
+        wait_for_files(administrator, "table", 200)
+    frame = pyspark_smq.read(
+        spark, "table", leader=cluster.address, ca_file=str(cluster.ca_file), token_file=str(token_file)
+    )
+    assert any("S3A needs a key of the filer" in it.message for it in caplog.records)
+    assert any("without a pin" in it.message for it in caplog.records)
+    assert not frame.inputFiles(), "Python workers read them"
+    assert {int(row.value) for row in frame.collect()} == set(range(200))
+    pyspark_smq.release(frame)
 
 
 def known_secrets(cluster: SecureCluster, files: dict[str, Path]) -> SecretSearch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import ExitStack
 
 from pyspark.sql.types import StructType
@@ -13,17 +12,15 @@ from pyspark_smq.planning.batch_ranges import ranges_to_read
 from pyspark_smq.planning.partition_sizes import divide
 from pyspark_smq.planning.range_partition import RangePartition, planned_ranges
 from pyspark_smq.planning.range_sizes import sized_ranges
-from pyspark_smq.planning.shared_pin import check_pin, pinned_reads
+from pyspark_smq.planning.shared_pin import begin_read, check_pin
 from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.planning.wanted import TimeBounds, Wanted
 from pyspark_smq.spark_types import check_schema
 from smq.reading import OpenedTopic, StateLoader, TopicLocation, TopicState, open_topic
-from smq_core.errors import DataLost, StoreDenied
+from smq_core.errors import DataLost
 from smq_core.reading.segment_dag import is_removed
 from smq_core.reading.segment_ranges import SegmentRange
 from smq_storage.object_store.store import Store
-
-log = logging.getLogger(__name__)
 
 EVERYTHING_WANTED = Wanted()
 OWNER = "Spark batch read"
@@ -75,14 +72,11 @@ def _state(
         if options.pin is not None:
             check_pin(store, location, options.pin)
             return loader.load(), options.pin
-        try:
-            pinned = pinned_reads(store).begin(location.topic, location.uid, OWNER, options.pin_lifetime)
-        except StoreDenied as error:
-            state = loader.load()  # raises if it may not read either
-            log.warning("the files are read without a pin, so that retention may remove them: %s", error.message)
+        state, pinned = begin_read(store, location, loader, OWNER, options.pin_lifetime)
+        if pinned is None:
             return state, None
         on_failure.enter_context(pinned)  # from now on the tasks keep it, and it ends by itself after the last one
-        return loader.complete(pinned.files), pinned.pin_id
+        return state, pinned.pin_id
 
 
 def _ranges(options: ReadOptions, state: TopicState) -> list[SegmentRange]:

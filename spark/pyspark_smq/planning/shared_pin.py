@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable
 
-from smq.reading import TopicLocation
-from smq_core.errors import DataLost, StoreUnavailable
+from smq.reading import StateLoader, TopicLocation, TopicState
+from smq_core.errors import DataLost, StoreDenied, StoreUnavailable
 from smq_core.model.entities import SECOND, Micros
 from smq_core.reading.pins import DEFAULT_LIFETIME
 from smq_storage.catalog.stored_pins import expired, read_pin, renew_shared_pin
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from smq_storage.tables.pinned_reads import PinnedReads
+from smq_storage.tables.pinned_reads import PinnedRead, PinnedReads
+
+log = logging.getLogger(__name__)
 
 
 class SharedPin:
@@ -60,6 +63,27 @@ class SharedPin:
             renew_shared_pin(self._store, *self._at, pin_id, uuid.uuid4().hex)
         except StoreUnavailable:
             self._renewed_at = None  # again with the next rows
+
+
+def begin_read(
+    store: Store, location: TopicLocation, loader: StateLoader, owner: str, lifetime: Micros = DEFAULT_LIFETIME
+) -> tuple[TopicState, PinnedRead | None]:
+    """The topic's state, and the pin that keeps the files that it names.
+
+    There is none, and a warning says so, if the credentials may not write one. Raises as ``PinnedReads.begin`` and
+    ``StateLoader.load``.
+    """
+    try:
+        pinned = pinned_reads(store).begin(location.topic, location.uid, owner, lifetime)
+    except StoreDenied as error:
+        state = loader.load()  # raises if it may not read either
+        log.warning("the files are read without a pin, so that retention may remove them: %s", error.message)
+        return state, None
+    try:
+        return loader.complete(pinned.files), pinned
+    except BaseException:
+        with pinned:
+            raise
 
 
 def check_pin(store: Store, location: TopicLocation, pin_id: str) -> None:

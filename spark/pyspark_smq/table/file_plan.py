@@ -49,11 +49,16 @@ class FilePlan:
 
 
 def plan_files(
-    ranges: Mapping[str, tuple[int, int]], files: Mapping[str, Sequence[FileEntry]], wanted: Wanted
+    ranges: Mapping[str, tuple[int, int]],
+    files: Mapping[str, Sequence[FileEntry]],
+    wanted: Wanted,
+    *,
+    natively: bool = True,
 ) -> FilePlan:
     """``ranges`` has the offsets ``(start, stop)`` that are read of each segment.
 
-    ``files`` has the segments' files in the order of their offsets, without a gap, as far as there are any.
+    ``files`` has the segments' files in the order of their offsets, without a gap, as far as there are any. Without
+    ``natively`` all that is wanted is the rest.
     """
     plan = FilePlan()
     for segment, (at, end) in ranges.items():
@@ -63,10 +68,12 @@ def plan_files(
                 continue
             plan.leave(segment, at, start)
             at = stop
-            if wanted.may_be_in(file):
+            if not wanted.may_be_in(file):
+                plan.skipped += 1
+            elif natively:
                 _add(plan, segment, file, start, stop)
             else:
-                plan.skipped += 1
+                plan.leave(segment, start, stop)
         plan.leave(segment, at, end)
     return plan
 

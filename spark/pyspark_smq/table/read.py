@@ -7,9 +7,11 @@ producers write on. Only what is in no file yet, or in files that Spark cannot r
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +21,7 @@ import pyarrow as pa
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import Connection, Start, timestamp_of
 from pyspark_smq.planning.batch_ranges import ranges_to_read
-from pyspark_smq.planning.shared_pin import check_pin, pinned_reads
+from pyspark_smq.planning.shared_pin import begin_read, check_pin
 from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.planning.wanted import TimeBounds, Wanted, key_bounds, time_bounds
 from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
@@ -28,7 +30,7 @@ from pyspark_smq.table import frames
 from pyspark_smq.table.file_plan import FilePlan, plan_files
 from pyspark_smq.table.filters import filtered_columns, row_filter
 from pyspark_smq.table.pins import KEEPER, KeptPin
-from pyspark_smq.table.s3a import configure
+from pyspark_smq.table.s3a import configure, hadoop_configuration
 from smq.reading import StateLoader, open_topic
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import SECOND
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
     from smq.reading import OpenedTopic, TopicLocation
     from smq_storage.object_store.store import Store
+
+log = logging.getLogger(__name__)
 
 SEGMENTS, REQUESTS = 8, 32
 """How many segments are looked at at once, and how many footers of their chunks are asked for at once."""
@@ -81,7 +85,8 @@ def read(
     """All messages of a topic from ``start`` to ``end``, as a DataFrame with the columns of its newest schema.
 
     The rows are the same whenever the DataFrame is run. Its files are pinned until :func:`release`, until the session
-    stops, or for ``pin_for``; an action after that fails, and says to read again.
+    stops, or for ``pin_for``; an action after that fails, and says to read again. In a secure release a program without
+    a key of the filer reads the files by ``format("smq")`` inside of the DataFrame, and without a pin.
 
     leader, namespace, via, filer..., ca_file, token_file, cert_file, key_file: as the options of ``format("smq")`` and
         the arguments of ``smq.connect``.
@@ -127,29 +132,30 @@ def read(
     filtered = [name for name in filtered_columns(wanted, opened.key) if name not in schema.fieldNames()]
     whole = spark_schema(opened.chunk_schema, [*schema.fieldNames(), *filtered])
 
-    root = configure(spark, opened.location.store)
+    root = _native_root(spark, opened.location)
     store = shared_store(opened.location)
     owner = f"pyspark_smq.read in {spark.sparkContext.appName}"[:MAX_OWNER_LENGTH]
-    pinned = pinned_reads(store).begin(opened.location.topic, opened.location.uid, owner)
-    try:
+    with ExitStack() as on_failure:
         with StateLoader(opened.location, store) as loader:
-            state = loader.complete(pinned.files)
+            state, pinned = begin_read(store, opened.location, loader, owner)
+        if pinned is not None:
+            on_failure.enter_context(pinned)
+        pin_id = pinned.pin_id if pinned is not None else None
         ranges = ranges_to_read(state.files, state.ends, first, last, segments, fail_on_data_loss)
-        plan = _divide(store, state.segments(), ranges, opened.key, wanted)
-        frame = _frame(
-            spark, root, plan, _versions(store, plan, opened), whole, connection, opened.location, pinned.pin_id
-        )
+        files = _files(store, state.segments(), ranges, opened.key)
+        plan = plan_files(ranges, files, wanted, natively=root is not None)
+        versions = _versions(store, plan, opened)
+        frame = _frame(spark, root or "", plan, versions, whole, connection, opened.location, pin_id)
         condition = row_filter(wanted, opened.key, key_type)
         if condition is not None:
             frame = frame.where(condition)
         if filtered:
             frame = frame.select(*(f"`{name}`" for name in schema.fieldNames()))
-    except BaseException:
-        with pinned:
-            raise
-    context = spark.sparkContext
-    KEEPER.keep(KeptPin(pinned, time.monotonic() + pin_for.total_seconds(), lambda: context._jsc is None))
-    frame._smq_pin = pinned.pin_id
+        on_failure.pop_all()
+    if pinned is not None:
+        context = spark.sparkContext
+        KEEPER.keep(KeptPin(pinned, time.monotonic() + pin_for.total_seconds(), lambda: context._jsc is None))
+    frame._smq_pin = pin_id or ""
     return frame
 
 
@@ -161,17 +167,27 @@ def release(frame: DataFrame) -> None:
     pin_id = getattr(frame, "_smq_pin", None)
     if pin_id is None:
         raise InvalidOption("release takes the DataFrame that pyspark_smq.read returned, not one that was made of it")
-    KEEPER.release(pin_id)
+    if pin_id:  # otherwise the credentials may not write pins
+        KEEPER.release(pin_id)
 
 
-def _divide(
-    store: Store,
-    segments: Mapping[str, StoredSegment],
-    ranges: Mapping[str, tuple[int, int]],
-    key: str | None,
-    wanted: Wanted,
-) -> FilePlan:
-    """Looks at the files of several segments at once."""
+def _native_root(spark: SparkSession, location: TopicLocation) -> str | None:
+    """The root of the files for Spark's own scan. None if the data source reads them, by URLs of the leader."""
+    if not location.needs_signed_reads:
+        return configure(spark, location.store)
+    hadoop_configuration(spark)  # refuses a remote session, as configure does
+    log.warning(
+        "Python workers read the files of %s, by URLs of the leader, and not Spark's own scan: S3A needs a key of the "
+        "filer (filer_access_key, filer_secret_key), also one of `smq auth filer-keys` (filer_session_token)",
+        location.topic,
+    )
+    return None
+
+
+def _files(
+    store: Store, segments: Mapping[str, StoredSegment], ranges: Mapping[str, tuple[int, int]], key: str | None
+) -> dict[str, list[FileEntry]]:
+    """Those of the ranges, by segment. Looks at several segments at once."""
     with (
         ThreadPoolExecutor(SEGMENTS, "smq-table-segments") as by_segment,
         ThreadPoolExecutor(REQUESTS, "smq-table-requests") as requests,
@@ -180,8 +196,7 @@ def _divide(
         def files_of(name: str) -> list[FileEntry]:
             return list(files_between(store, segments[name], *ranges[name], key, requests))
 
-        files = dict(zip(ranges, by_segment.map(files_of, ranges), strict=True))
-    return plan_files(ranges, files, wanted)
+        return dict(zip(ranges, by_segment.map(files_of, ranges), strict=True))
 
 
 def _frame(
@@ -192,10 +207,11 @@ def _frame(
     schema: StructType,
     connection: Connection,
     location: TopicLocation,
-    pin_id: str,
+    pin_id: str | None,
 ) -> DataFrame:
     if plan.rest:  # its tasks look at the pin themselves
-        rest = {**connection.spark_options(), "ranges": json.dumps(plan.rest), "pin": pin_id}
+        rest = {**connection.spark_options(), "ranges": json.dumps(plan.rest)}
+        rest |= {"pin": pin_id} if pin_id is not None else {}
         parts = [spark.read.format("smq").options(**rest, columns=",".join(schema.fieldNames())).load()]
     else:
         parts = [frames.check_frame(spark, partial(_check_pin, location, pin_id), schema)]
@@ -226,8 +242,9 @@ def _versions(store: Store, plan: FilePlan, opened: OpenedTopic) -> dict[int, St
     return found
 
 
-def _check_pin(location: TopicLocation, pin_id: str) -> None:
-    check_pin(shared_store(location), location, pin_id)
+def _check_pin(location: TopicLocation, pin_id: str | None) -> None:
+    if pin_id is not None:
+        check_pin(shared_store(location), location, pin_id)
 
 
 def _check(columns: Sequence[str] | None, start: object, end: object, pin_for: timedelta) -> None:

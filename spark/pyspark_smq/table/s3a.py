@@ -74,12 +74,28 @@ def configure(spark: SparkSession, settings: StoreSettings) -> str:
         present = hadoop.get(name)
         if present is None:
             hadoop.set(name, value)
-        elif present != value and name.endswith(".endpoint"):
+        elif clash := clash_of(name, present, value, is_temporary=bool(settings.session_token)):
             raise InvalidRequest(
-                f"this application reads the bucket of {root} at {present} already, and Hadoop keeps one address for "
-                f'each name of a bucket: read this topic, at {value}, in another application, or with format("smq")'
+                f'this application reads the bucket of {root} {clash}, in another application, or with format("smq")'
             )
     return root
+
+
+def clash_of(name: str, present: str, value: str, *, is_temporary: bool) -> str:
+    """Why the files cannot be read while this setting has the value that is there; empty if they can.
+
+    ``is_temporary`` says whether the bucket's key is one of one topic, for a short time.
+    """
+    if present != value and name.endswith(".endpoint"):
+        return (
+            f"at {present} already, and Hadoop keeps one address for each name of a bucket: read this topic, at {value}"
+        )
+    if present != value and name.endswith(".access.key") and is_temporary:
+        return (
+            "with another key already, and Hadoop keeps the first one for each bucket, also when it has expired: read "
+            "this topic, with its temporary key"
+        )
+    return ""
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:

@@ -41,6 +41,13 @@ def test_whole_chunks_are_scanned_and_the_tail_is_the_rest() -> None:
     assert found.rest == {S: [(20, 25)]}
 
 
+def test_without_a_native_scan_the_data_source_reads_what_is_wanted() -> None:
+    known = [replace(chunk(n, 10), timestamp_min=n, timestamp_max=n + 9) for n in (0, 10, 20)]
+    known.append(upload(30, 10, 0))
+    found = plan_files({S: (3, 45)}, {S: known}, Wanted(timestamp=TimeBounds(25, None)), natively=False)
+    assert (found.chunks, found.uploads, found.rest, found.skipped) == ({}, {}, {S: [(20, 45)]}, 2)
+
+
 def test_parts_of_chunks_are_read_by_the_data_source() -> None:
     found = plan(3, 17, chunk(0, 10), chunk(10, 10))
     assert (found.chunks, found.rest) == ({}, {S: [(3, 17)]})

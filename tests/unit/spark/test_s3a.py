@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pyspark_smq.errors import SparkNotSupported
-from pyspark_smq.table.s3a import ANONYMOUS, SIMPLE, TEMPORARY, bucket_settings, hadoop_configuration, s3a_root
+from pyspark_smq.table.s3a import (
+    ANONYMOUS,
+    SIMPLE,
+    TEMPORARY,
+    bucket_settings,
+    clash_of,
+    hadoop_configuration,
+    s3a_root,
+)
 from smq_core.errors import InvalidRequest
 from smq_storage.object_store.store import StoreSettings
 
@@ -59,6 +67,21 @@ def test_credentials_of_the_environment_are_left_to_the_sdk(monkeypatch: pytest.
     monkeypatch.setenv("AWS_REGION", "elsewhere")
     assert bucket_settings(settings(region="eu-west-1")) == {f"{BUCKET}endpoint.region": "eu-west-1"}
     assert bucket_settings(settings()) == {f"{BUCKET}endpoint.region": "us-east-1"}, "as the leader's own store"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_temporary", "words"),
+    [
+        ("endpoint", False, "one address for each name of a bucket"),
+        ("access.key", True, "the first one for each bucket, also when it has expired"),
+        ("access.key", False, ""),
+        ("path.style.access", True, ""),
+    ],
+)
+def test_an_application_has_one_address_and_no_second_temporary_key(name: str, is_temporary: bool, words: str) -> None:
+    clash = clash_of(BUCKET + name, "one", "other", is_temporary=is_temporary)
+    assert words in clash and bool(clash) == bool(words)
+    assert not clash_of(BUCKET + name, "one", "one", is_temporary=is_temporary)
 
 
 def test_a_relay_is_the_proxy() -> None:

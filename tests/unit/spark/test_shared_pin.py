@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from pyspark_smq.planning.shared_pin import SharedPin, check_pin
-from smq.reading import TopicLocation
-from smq_core.errors import DataLost, PinExpired
+from pyspark_smq.planning.shared_pin import SharedPin, begin_read, check_pin
+from smq.reading import StateLoader, TopicLocation
+from smq_core.errors import DataLost, PinExpired, StoreDenied, StoreUnavailable
 from smq_core.model.entities import SECOND
 from smq_storage.catalog import stored_pins as reader_pins
 from smq_storage.catalog.stored_pins import end_pin, read_pin, renew_pin, renew_shared_pin
@@ -46,6 +46,31 @@ class Shared:
 @pytest.fixture
 def shared() -> Shared:
     return Shared()
+
+
+def test_a_read_that_fails_while_it_is_planned_leaves_no_pin(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StateLoader(shared.location, shared.store, files_only=True) as loader:
+        state, pinned = begin_read(shared.store, shared.location, loader, "test")
+        assert pinned is not None and state.files == pinned.files
+        pinned.release()
+        monkeypatch.setattr(StateLoader, "complete", lambda self, files: (_ for _ in ()).throw(StoreUnavailable("no")))
+        with pytest.raises(StoreUnavailable):
+            begin_read(shared.store, shared.location, loader, "test")
+    assert [it.id for it in reader_pins.list_pins(shared.store, *shared.at)] == [shared.id]
+
+
+def test_whoever_may_not_write_a_pin_reads_without_one_and_gets_a_warning(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreDenied("the key may not write there")
+
+    monkeypatch.setattr(shared.store, "put_new", refuse)
+    with StateLoader(shared.location, shared.store, files_only=True) as loader:
+        state, pinned = begin_read(shared.store, shared.location, loader, "test")
+    assert pinned is None and state.segments()
+    (record,) = caplog.records
+    assert "without a pin" in record.message and "may not write there" in record.message
 
 
 def test_each_task_renews_it_once_when_it_begins(shared: Shared) -> None:
