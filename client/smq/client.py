@@ -381,12 +381,13 @@ class Client:
         """Merges the small files of sealed segments into files of about ``target_bytes``, sorted by key.
 
         Works while the topic is read and written, and yields each segment that it has compacted. It needs no broker.
-        The files that were merged stay until retention removes their segment. Raises UnknownTopic, Unavailable,
-        CorruptChunk, CorruptDocument.
+        The files that were merged stay until retention removes their segment. Raises StoreDenied without a key of a
+        filer that takes signed requests only, UnknownTopic, Unavailable, CorruptChunk, CorruptDocument.
         """
-        from smq_storage.compaction.topic_compaction import compact_topic, merge_here
+        from smq_storage.compaction.topic_compaction import check_key, compact_topic, merge_here
 
         with self._view(topic) as view:
+            check_key(view.store.settings, view.name)
             store, spec = view.store.open(), view.snapshot.topic.spec
         key = spec.key if spec.schema else "key"
         return compact_topic(store, view.name, view.snapshot.topic.uid, key, merge_here(store), target_bytes)

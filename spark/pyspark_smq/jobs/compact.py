@@ -14,7 +14,7 @@ from pyspark_smq.options import Connection
 from pyspark_smq.planning.shared_stores import shared_store
 from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.units import parse_size
-from smq_storage.compaction.topic_compaction import CompactedSegment, MergeTask, compact_topic, run_task
+from smq_storage.compaction.topic_compaction import CompactedSegment, MergeTask, check_key, compact_topic, run_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ def compact(spark: SparkSession, connection: Connection, target_bytes: int) -> I
 
     opened = open_topic(connection.topic, **connection.arguments())
     location = opened.location
+    check_key(location.store, location.topic)
 
     def merge_all(tasks: Sequence[MergeTask]) -> list[list[FileEntry]]:
         merges = spark.sparkContext.parallelize(tasks, len(tasks))

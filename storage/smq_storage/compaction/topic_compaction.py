@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from smq_core.errors import DataLost
+from smq_core.errors import DataLost, StoreDenied
 from smq_core.file_lists.compaction_plan import FileRun
 from smq_core.file_lists.file_list import FileEntry
 from smq_storage.catalog import sealed_index
 from smq_storage.compaction.file_list_switch import TARGET_BYTES, plan_segment, switch_file_list
 from smq_storage.compaction.merging import merge_run
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import Store
+from smq_storage.object_store.store import Store, StoreSettings
 from smq_storage.tables.segment_files import StoredSegment
 
 
@@ -72,6 +72,17 @@ def compact_topic(
             new, switched = [], False  # retention removed the segment
         yield CompactedSegment(
             segment=segment.name, merged_files=merged_files, new_files=len(new), bytes=size, switched=switched
+        )
+
+
+def check_key(settings: StoreSettings, topic: str) -> None:
+    """Raises StoreDenied if this process has no key for the store: nobody signs what a compaction writes."""
+    if settings.lacks_credentials:
+        raise StoreDenied(
+            f"a compaction of {topic} replaces documents of the topic, for which the leader signs no URL. Let the Job "
+            "of the chart do it (compaction.enabled, compaction.topics), which has the filer's key and enters as a "
+            "ServiceAccount of the release; or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to a key of the filer "
+            "that may read, write and list there"
         )
 
 

@@ -106,6 +106,15 @@ def test_a_topic_is_verified(cluster: SecureCluster, topic: str, sent: list[byte
         list(client.topic_files(topic).problems())
 
 
+def test_a_compaction_says_that_it_takes_a_key(cluster: SecureCluster, topic: str) -> None:
+    cluster.create(topic)
+    cluster.allow(f"reader-{topic}", {"topics": [topic], "verbs": ["consume", "administer"]})
+    release = ("--ca-file", str(cluster.ca_file), "--token-file", str(cluster.token_file(f"reader-{topic}")))
+    ran = run_smq(*release, "topic", "compact", topic, leader=cluster.address)
+    assert ran.code == 1 and "the leader signs no URL. Let the Job of the chart do it" in ran.err, ran
+    assert "AWS_ACCESS_KEY_ID" in ran.err
+
+
 def test_a_planned_read_needs_the_files_of_the_release_only(
     cluster: SecureCluster, topic: str, sent: list[bytes]
 ) -> None:
