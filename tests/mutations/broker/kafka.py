@@ -11,6 +11,10 @@ TEST_LISTENER = "tests/unit/broker/kafka/test_kafka_listener.py"
 PRODUCE_REQUEST = "broker/smq_broker/kafka/protocol/produce_request.py"
 API_VERSIONS = "broker/smq_broker/kafka/protocol/api_versions.py"
 TEST_MESSAGES = "tests/unit/broker/kafka/test_kafka_messages.py"
+HEADER = "broker/smq_broker/kafka/records/batch_header.py"
+DECODING = "broker/smq_broker/kafka/records/decoding.py"
+DECOMPRESSION = "broker/smq_broker/kafka/records/decompression.py"
+TEST_RECORDS = "tests/unit/broker/kafka/test_record_batches.py"
 
 MUTATIONS = (
     Mutation(
@@ -102,5 +106,69 @@ MUTATIONS = (
         "ADVERTISED_FROM = {PRODUCE: 0}",
         "ADVERTISED_FROM = {PRODUCE: 3}",
         (f"{TEST_MESSAGES}::test_api_versions_lists_the_table",),
+    ),
+    Mutation(
+        "accept_kafka_records_that_have_changed",
+        "A batch whose CRC does not match is refused.",
+        HEADER,
+        "if crc32c(data[CRC_END:]) != header.crc:",
+        "if False:",
+        (f"{TEST_RECORDS}::test_a_wrong_batch_is_refused",),
+    ),
+    Mutation(
+        "accept_kafka_transactions",
+        "Batches of transactions are refused.",
+        HEADER,
+        "if header.attributes & _TRANSACTIONAL:",
+        "if False:",
+        (f"{TEST_RECORDS}::test_a_wrong_batch_is_refused",),
+    ),
+    Mutation(
+        "accept_kafka_batches_with_another_number_of_records",
+        "The offsets of a batch are as many as its records.",
+        HEADER,
+        "if header.records < 1 or header.records != header.last_offset_delta + 1:",
+        "if header.records < 1:",
+        (f"{TEST_RECORDS}::test_a_wrong_batch_is_refused",),
+    ),
+    Mutation(
+        "accept_kafka_records_with_gaps",
+        "The records of a batch have consecutive offsets.",
+        DECODING,
+        "if record.offset != index:",
+        "if False:",
+        (f"{TEST_RECORDS}::test_a_wrong_record_is_refused_with_its_index",),
+    ),
+    Mutation(
+        "accept_bytes_behind_kafka_records",
+        "Nothing follows the records of a batch.",
+        DECODING,
+        "    _check_end(iterator, header.records)\n",
+        "",
+        (f"{TEST_RECORDS}::test_a_wrong_record_is_refused_with_its_index",),
+    ),
+    Mutation(
+        "accept_kafka_records_of_any_time",
+        "The times of records are those that topics accept.",
+        DECODING,
+        "    _check_times(times, first)\n",
+        "",
+        (f"{TEST_RECORDS}::test_a_time_that_python_does_not_have_is_refused",),
+    ),
+    Mutation(
+        "decompress_kafka_records_of_any_size",
+        "Snappy says how much memory it takes, and is refused before it takes that.",
+        DECOMPRESSION,
+        "if cramjam.snappy.decompress_raw_len(data) > max_bytes:",
+        "if False:",
+        (f"{TEST_RECORDS}::test_data_is_decompressed_up_to_the_limit",),
+    ),
+    Mutation(
+        "unzip_kafka_records_of_any_size",
+        "Memory for records that are compressed with gzip is bounded.",
+        DECOMPRESSION,
+        "member.decompress(data, max_bytes + 1)",
+        "member.decompress(data)",
+        (f"{TEST_RECORDS}::test_a_bomb_takes_no_more_memory_than_the_limit[gzip]",),
     ),
 )

@@ -6,9 +6,16 @@ import struct
 from datetime import timedelta
 from typing import Any
 
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from crc32c import crc32c
+
 from smq_broker.kafka.protocol.api_versions import with_api_versions
 from smq_broker.kafka.protocol.codec import decode_request
 from smq_broker.kafka.protocol.messages import API_VERSIONS, FETCH, PRODUCE, Api, ProtocolError, RequestContext
+from smq_broker.kafka.records.batch_header import CRC_END, parse_batch
+from smq_broker.kafka.records.decoding import decode_records
+from smq_broker.kafka.records.encoding import encode_records
+from smq_broker.kafka.records.errors import RecordError
 from smq_broker.kafka.transport.frames import FrameReader
 from smq_broker.kafka.transport.limits import KafkaLimits
 from support.fuzzing.targets import Target, data_target
@@ -73,6 +80,7 @@ def kafka_parsers() -> list[Target]:
             lambda it: decode_request(memoryview(bytearray(it)), APIS),
             ProtocolError,
         ),
+        data_target("record batches of Kafka", _record_batches(), _read_batch, RecordError),
         data_target("frames of Kafka", [b"".join(frames), struct.pack(">i", 1 << 30)], _read_frames, ProtocolError),
     ]
 
@@ -83,3 +91,26 @@ def _read_frames(received: bytes) -> None:
         reader.feed(received[start : start + 50])
         while (size := reader.next_size()) is not None and (frame := reader.take(size)) is not None:
             assert len(frame) == size
+
+
+def _record_batches() -> list[bytes]:
+    """One for each compression."""
+    batches = []
+    for compression in range(5):
+        builder = DefaultRecordBatchBuilder(2, compression, 0, 1, 0, 0, 1 << 20)
+        for number in range(20):
+            builder.append(number, 1_700_000_000_000 + number, b"key", b"value" * 20, [("h", b"1"), ("i", None)])
+        batches.append(bytes(builder.build()))
+    return batches
+
+
+def _read_batch(received: bytes) -> None:
+    """With the right length and CRC, so that some get past the first checks. What is accepted can be kept and sent."""
+    batch = bytearray(received)
+    if len(batch) > CRC_END:
+        struct.pack_into(">i", batch, 8, len(batch) - 12)
+        struct.pack_into(">I", batch, CRC_END - 4, crc32c(batch[CRC_END:]))
+    view = memoryview(batch)
+    decoded = decode_records(view, parse_batch(view), 1 << 20)
+    again = memoryview(encode_records(0, 0, **decoded._asdict()))
+    assert all(map(lambda one, other: one.equals(other), decode_records(again, parse_batch(again), 1 << 21), decoded))
