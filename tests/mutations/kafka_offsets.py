@@ -13,6 +13,16 @@ COUNTED = "storage/smq_storage/verification/counted_partitions.py"
 TEST_COUNTED = "tests/unit/storage/verification/test_counted_partitions.py"
 TEST_PROCESSES = "tests/integration/client/topics/test_kafka_offsets.py"
 
+SEGMENT_LOG = "storage/smq_storage/partitions/segment_log.py"
+HISTORY = "storage/smq_storage/partitions/history.py"
+READER = "storage/smq_storage/partitions/reader.py"
+FILE_ROWS = "storage/smq_storage/partitions/file_rows.py"
+SPLIT_ROWS = "storage/smq_storage/partitions/split_rows.py"
+TEST_READER = "tests/unit/storage/partitions/test_partition_reader.py"
+TEST_ALL_MESSAGES = (
+    f"{TEST_READER}::test_all_messages_of_a_partition_are_read_through_splits_merges_losses_uploads_and_compactions"
+)
+
 PRODUCERS = "core/smq_core/model/kafka_producers.py"
 PRODUCER_MAP = "core/smq_core/replica/kafka_producer_map.py"
 TEST_PRODUCERS = "tests/unit/core/replica/test_kafka_producers.py"
@@ -146,5 +156,101 @@ MUTATIONS = (
         "rows != counts.get(partition, 0)]",
         "rows < 0]",
         (f"{TEST_COUNTED}::test_ends_that_do_not_grow_by_the_messages_are_a_problem",),
+    ),
+    Mutation(
+        "take_a_later_file_of_a_partition",
+        "A Kafka offset is in the first file whose ends are above it.",
+        SEGMENT_LOG,
+        "return found is None or found.ends.end(partition) > offset\n",
+        "return found is None or found.ends.end(partition) > offset + 1\n",
+        (f"{TEST_READER}::test_each_message_is_found_by_its_offset",),
+    ),
+    Mutation(
+        "pass_a_segment_that_is_not_known_to_be_sealed",
+        "The successors of a segment are read only after its seal chunk was found.",
+        HISTORY,
+        "            if segment.seal() is None:\n                return None, False\n",
+        "",
+        (f"{TEST_READER}::test_a_successor_is_not_read_while_chunks_of_its_predecessor_are_not_found",),
+    ),
+    Mutation(
+        "take_a_hidden_chunk_for_the_end",
+        "A segment whose seal chunk is known does not end before it.",
+        SEGMENT_LOG,
+        "            if self._seal is not None:  # known from a listing, and after this chunk\n",
+        "            if False:\n",
+        (f"{TEST_READER}::test_a_chunk_that_the_filer_hides_before_the_seal_chunk_is_not_passed",),
+    ),
+    Mutation(
+        "pass_a_file_that_cannot_be_read",
+        "The messages of a file that cannot be read are not skipped.",
+        HISTORY,
+        "if offset < start and found.unreadable is not None:",
+        "if False:",
+        (f"{TEST_READER}::test_a_file_that_is_gone_is_lost_after_a_second_look",),
+    ),
+    Mutation(
+        "number_the_first_messages_after_a_jump_without_it",
+        "The messages of a file with a jump end where the file's ends say.",
+        SEGMENT_LOG,
+        "if before is None or any(partition == jumping for jumping, _ in before.ends.jumps):",
+        "if before is None:",
+        (f"{TEST_READER}::test_a_jump_within_a_segment_is_where_its_first_message_is",),
+    ),
+    Mutation(
+        "read_over_a_jump",
+        "One read has messages with contiguous Kafka offsets.",
+        READER,
+        "(place.epoch, place.offset) != (first.epoch, offset)",
+        "place.epoch != first.epoch and place.offset < 0",
+        (f"{TEST_READER}::test_messages_after_a_loss_come_after_a_jump",),
+    ),
+    Mutation(
+        "read_messages_that_the_ends_do_not_count",
+        "A file must have as many messages of a partition as its ends say.",
+        READER,
+        "if count != place.end - place.start or not rows.num_rows:",
+        "if not rows.num_rows:",
+        (f"{TEST_READER}::test_a_chunk_whose_messages_are_not_those_of_its_ends_is_corrupt",),
+    ),
+    Mutation(
+        "begin_at_offset_0_after_retention",
+        "A read of messages that retention has removed is an error.",
+        READER,
+        "        if offset < start:\n",
+        "        if False:\n",
+        (f"{TEST_READER}::test_messages_that_retention_removed_are_lost_and_the_log_starts_after_them",),
+    ),
+    Mutation(
+        "merge_files_with_the_ends_of_the_first",
+        "A merged file has the Kafka offsets after its last row.",
+        "storage/smq_storage/compaction/merging.py",
+        "replace_schema_metadata(parts[-1].schema.metadata)",
+        "replace_schema_metadata(parts[0].schema.metadata)",
+        (f"{TEST_READER}::test_a_reader_that_planned_before_a_compaction_reads_the_merged_file",),
+    ),
+    Mutation(
+        "ignore_that_an_upload_is_shared",
+        "Of an upload a segment has the rows that its reference names.",
+        FILE_ROWS,
+        "start = max(first, file.first_row)",
+        "start = first",
+        (f"{TEST_READER}::test_a_part_of_an_upload_is_read",),
+    ),
+    Mutation(
+        "believe_the_footer_of_an_upload",
+        "An upload must have the messages of a partition that its footer says.",
+        FILE_ROWS,
+        "if rows.counts.get(partition, 0) != min(stop, end) - max(first, start):",
+        "if False:",
+        (f"{TEST_READER}::test_an_upload_whose_footer_is_wrong_is_corrupt",),
+    ),
+    Mutation(
+        "split_messages_without_their_order",
+        "The messages of a partition stay in the order of the log.",
+        SPLIT_ROWS,
+        "order = sort_order(partitions)",
+        "order = sort_order(partitions)[::-1]",
+        (f"{TEST_ALL_MESSAGES}[0]",),
     ),
 )

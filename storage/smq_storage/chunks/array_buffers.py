@@ -19,6 +19,6 @@ def array_of(values: npt.NDArray[np.int32] | npt.NDArray[np.int64] | array[int],
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
-def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     """The numbers of a column without nulls, in the column's width. It cannot be written to. Shape (rows,)."""
-    return np.from_dlpack(column)
+    return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)

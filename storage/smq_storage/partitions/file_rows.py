@@ -18,6 +18,7 @@ from smq_core.file_lists.file_list import FileEntry
 from smq_core.model.entities import Micros
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import paths
+from smq_storage.chunks.array_buffers import numbers_of
 from smq_storage.chunks.file_errors import altered_file, name_file_errors
 from smq_storage.object_store.store import Store
 from smq_storage.partitions.byte_cache import ByteCache
@@ -59,10 +60,11 @@ class FileRows:
         counts = decoded.counts if decoded else self._counts.get_or_load(key, lambda: self._read_counts(segment, file))
         return counts.get(partition, 0)
 
-    def rows(self, segment: str, file: FileEntry, partition: int, index: int, max_bytes: int) -> pa.Table:
+    def rows(self, segment: str, file: FileEntry, partition: int, index: int, max_bytes: int) -> tuple[pa.Table, int]:
         """The messages of the partition from the ``index``-th in the file on, of about ``max_bytes``.
 
-        At least one if there is one, and fewer than there are where a part of the file ends that is decoded alone.
+        At least one if there is one, and fewer than there are where a part of the file ends that is decoded alone. Also
+        how many of these bytes are left then, and 0 if the part has more.
         """
         if not paths.is_upload(file.path):
             return self._decode(segment, file, file.first, file.end).rows(partition, index, max_bytes)
@@ -84,7 +86,9 @@ class FileRows:
             first, end = self._rows_of_upload(segment, file, partition)
             start, stop = file.first + first - file.first_row, file.first + end - file.first_row
         for table in self._read(segment, file, start, stop, [PARTITION, "timestamp"]):
-            own = table.column("timestamp").cast(pa.int64()).to_numpy()[table.column(PARTITION).to_numpy() == partition]
+            own = numbers_of(table.column("timestamp").cast(pa.int64()))[
+                numbers_of(table.column(PARTITION)) == partition
+            ]
             late = np.flatnonzero(own >= since)
             if len(late):
                 return index + int(late[0]), int(own[late[0]])
@@ -99,7 +103,7 @@ class FileRows:
 
     def _read_counts(self, segment: str, file: FileEntry) -> dict[int, int]:
         partitions = np.concatenate(
-            [it.column(PARTITION).to_numpy() for it in self._read(segment, file, file.first, file.end, [PARTITION])]
+            [numbers_of(it.column(PARTITION)) for it in self._read(segment, file, file.first, file.end, [PARTITION])]
         )
         found, counts = np.unique(partitions, return_counts=True)
         return dict(zip(found.tolist(), counts.tolist(), strict=True))

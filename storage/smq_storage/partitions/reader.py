@@ -69,26 +69,29 @@ class PartitionReader:
         first = self._history.find(partition, offset)
         if first is None:
             return None
-        tables = [self._rows(first, partition, max_bytes)]
-        end = first.offset + tables[0].num_rows
-        size = tables[0].nbytes
+        rows, left = self._rows(first, partition, max_bytes)
+        tables, end = [rows], first.offset + rows.num_rows
         with suppress(SmqError):  # whoever reads from that message on gets the error
-            while size < max_bytes and (rows := self._following(first, partition, end, max_bytes - size)) is not None:
+            while left and (following := self._following(first, partition, end, left)) is not None:
+                rows, left = following
                 if rows.schema != tables[0].schema:
                     break
                 tables.append(rows)
-                end, size = end + rows.num_rows, size + rows.nbytes
+                end += rows.num_rows
         return PartitionRows(first.offset, pa.concat_tables(tables), first.epoch)
 
-    def _following(self, first: Place, partition: int, offset: int, max_bytes: int) -> pa.Table | None:
-        """Messages from this offset on; None if it is in another segment, or the next message follows after a jump."""
+    def _following(self, first: Place, partition: int, offset: int, max_bytes: int) -> tuple[pa.Table, int] | None:
+        """Messages from this offset on, as of ``FileRows.rows``.
+
+        None if there is no message yet, if it is in another segment, or comes after a jump.
+        """
         place = self._history.find(partition, offset)
         if place is None or (place.epoch, place.offset) != (first.epoch, offset):
             return None
         return self._rows(place, partition, max_bytes)
 
-    def _rows(self, place: Place, partition: int, max_bytes: int) -> pa.Table:
-        rows = self._history.rows.rows(place.segment, place.file, partition, place.index, max_bytes)
+    def _rows(self, place: Place, partition: int, max_bytes: int) -> tuple[pa.Table, int]:
+        rows, left = self._history.rows.rows(place.segment, place.file, partition, place.index, max_bytes)
         count = self._history.rows.count(place.segment, place.file, partition)
         if count != place.end - place.start or not rows.num_rows:
             raise CorruptChunk(
@@ -96,7 +99,7 @@ class PartitionReader:
                 f"offsets {place.start} to {place.end - 1}",
                 path=place.file.path,
             )
-        return rows
+        return rows, left
 
     def _repeated(self, read: Callable[[], T]) -> T:
         """Files that were merged, or removed by retention, are gone. Then the index says what is there instead."""

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from smq_storage.chunks.array_buffers import array_of, numbers_of
 from smq_storage.uploads.upload_format import PARTITION, sort_order
 
 
@@ -16,10 +17,10 @@ class SplitRows:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        partitions = table.column(PARTITION).to_numpy()
+        partitions = numbers_of(table.column(PARTITION))
         if len(partitions) and not (partitions[:-1] <= partitions[1:]).all():
             order = sort_order(partitions)
-            table, partitions = table.combine_chunks().take(order), partitions[order]
+            table, partitions = table.combine_chunks().take(array_of(order, pa.int64())), partitions[order]
         self._table = table.replace_schema_metadata()
         self._partitions, starts = np.unique(partitions, return_index=True)
         self._starts = np.append(starts, len(partitions))
@@ -30,20 +31,21 @@ class SplitRows:
     def bytes(self) -> int:
         return int(self._table.nbytes) + self._sizes.nbytes
 
-    def rows(self, partition: int, index: int, max_bytes: int) -> pa.Table:
+    def rows(self, partition: int, index: int, max_bytes: int) -> tuple[pa.Table, int]:
         """The messages of the partition from the ``index``-th on, of about ``max_bytes``, at least one if there is one.
 
-        Copies nothing.
+        Also how many of these bytes are left if they are all that there are, and 0 if not. Copies nothing.
         """
         at = int(np.searchsorted(self._partitions, partition))
         if at == len(self._partitions) or self._partitions[at] != partition:
-            return self._table.slice(0, 0)
+            return self._table.slice(0, 0), max_bytes
         start, stop = int(self._starts[at]) + index, int(self._starts[at + 1])
         if start >= stop:
-            return self._table.slice(0, 0)
-        before = self._sizes[start - 1] if start else 0
-        fitting = int(np.searchsorted(self._sizes, before + max_bytes, side="right"))
-        return self._table.slice(start, min(stop, max(fitting, start + 1)) - start)
+            return self._table.slice(0, 0), max_bytes
+        before = int(self._sizes[start - 1]) if start else 0
+        fitting = max(int(np.searchsorted(self._sizes, before + max_bytes, side="right")), start + 1)
+        left = before + max_bytes - int(self._sizes[stop - 1]) if fitting >= stop else 0
+        return self._table.slice(start, min(stop, fitting) - start), max(left, 0)
 
 
 def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -53,7 +55,7 @@ def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
     sizes, others = np.zeros(table.num_rows, np.int64), 0
     for column in table.columns:
         if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
-            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+            sizes += numbers_of(pc.fill_null(pc.binary_length(column), 0))
         else:
             others += column.nbytes
     sizes += others // max(1, table.num_rows)

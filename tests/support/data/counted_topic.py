@@ -86,19 +86,34 @@ class CountedTopic:
         self._chain(segment).put(info, [(rows, self._at[segment])], chunk_schema())
         self._at[segment] = info.end
 
-    def refer(self, segment: str, partitions: Iterable[int], others: int = 0) -> None:
-        """A reference chunk. The upload has ``others`` messages of the partition before, which other segments have."""
-        rows = pa.Table.from_batches([self._rows(segment, sorted(partitions))])
+    def refer(self, segment: str, partitions: Iterable[int], others: int = 0, cut: int = 0) -> None:
+        """A reference chunk. The upload has ``others`` messages of the partition before, which other segments have.
+
+        With ``cut`` there are two reference chunks: the first one has that many of the messages.
+        """
+        ordered, counter = sorted(partitions), self._counters[segment].copy()
+        rows = pa.Table.from_batches([self._rows(segment, ordered)])
         range_ = self._living[segment].range
         if others:
             row = {"partition": range_.start - 1, "timestamp": 0, "key": b"", "value": b"other", "headers": None}
             rows = pa.concat_tables([pa.Table.from_pylist([row] * others, schema=message_schema()), rows])
         self._uploads += 1
         written = uploads.write(self.store, self.topic.uid, f"p-{self._uploads}.parquet", rows)
-        info = self._info(segment, rows.num_rows - others)
-        info = replace(info, reference=written.reference(range_), upload=written.name, appended=1)
-        self._chain(segment).put(info, [], chunk_schema())
-        self._at[segment] = info.end
+        whole = written.reference(range_)
+        for start, stop in ((0, cut), (cut, len(ordered))):
+            if start == stop:
+                continue
+            for partition in ordered[start:stop]:
+                counter.append(((partition, 1),))
+            info = replace(
+                self._info(segment, stop - start),
+                partitions=counter.offsets(),
+                reference=replace(whole, first_row=whole.first_row + start, rows=stop - start),
+                upload=written.name,
+                appended=1,
+            )
+            self._chain(segment).put(info, [], chunk_schema())
+            self._at[segment] = info.end
 
     def skip(self, segment: str, partition: int, messages: int) -> None:
         """Counts messages that no chunk has, as a broken log would."""

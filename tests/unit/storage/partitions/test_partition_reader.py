@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,8 @@ from smq_storage.partitions.history import PartitionHistory
 from smq_storage.partitions.reader import PartitionReader
 from smq_storage.tables.segment_files import StoredSegment, load_file_list
 from smq_storage.uploads import upload_format
+from smq_storage.uploads.upload_format import UploadFooter
+from support.data import uploads
 from support.data.counted_topic import CountedTopic
 from support.data.stored_segment import CountingStore
 
@@ -72,15 +76,25 @@ class Reading:
 class HidingStore(CountingStore):
     """Answers that one object does not exist, although it does."""
 
-    hidden = ""
+    hidden: Sequence[str] = ()
 
     def get_tail(self, path: str, nbytes: int) -> ObjectTail:
-        if path == self.hidden:
+        if path in self.hidden:
             raise ObjectMissing(path)
         return super().get_tail(path, nbytes)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        return (it for it in super().list(prefix, start_after) if it.path != self.hidden)
+        return (it for it in super().list(prefix, start_after) if it.path not in self.hidden)
+
+
+def chunk(made: CountedTopic, segment: str, first: int) -> str:
+    return paths.chunk(made.topic.name, made.topic.uid, segment, first)
+
+
+def read_once(reader: PartitionReader, offset: int, partition: int = 0) -> range:
+    rows = reader.read_partition(partition, offset, 1000)
+    assert rows is not None
+    return range(rows.first_offset, rows.end)
 
 
 def compact(made: CountedTopic, segment: str, *, delete: bool, take: slice = slice(None)) -> StoredSegment:
@@ -180,8 +194,22 @@ def test_a_read_has_about_the_bytes_that_are_wanted_and_at_least_one_message(mad
         return len(rows.rows)
 
     assert lengths(1) == 1
-    assert 2 <= lengths(200) < 6
+    assert 2 <= lengths(200) < 10
     assert lengths(1 << 20) == 25, "of several files"
+
+
+def test_each_message_is_found_by_its_offset(made: CountedTopic) -> None:
+    segment = made.open()
+    for partitions in ([0, 0], [1], [0, 1, 0, 0], [0]):
+        made.write(segment, partitions)
+    for is_indexed in (False, True):
+        if is_indexed:
+            made.seal(segment)
+            made.index(segment)
+        history = Reading(made).history
+        places = [history.find(0, offset) for offset in range(6)]
+        assert [place.offset for place in places if place is not None] == list(range(6))
+        assert [place.index for place in places if place is not None] == [0, 1, 0, 1, 2, 0]
 
 
 def test_a_topic_with_another_partitioner_has_no_kafka_offsets(made: CountedTopic) -> None:
@@ -254,23 +282,72 @@ def test_a_living_segment_is_read_as_it_grows(made: CountedTopic) -> None:
     assert reading.read(0, 3) == [3], "although the reader has not known the successor"
 
 
-def test_a_successor_is_not_read_before_the_seal_chunk_of_its_predecessor_is_found(made: CountedTopic) -> None:
+def test_a_successor_is_not_read_while_chunks_of_its_predecessor_are_not_found(made: CountedTopic) -> None:
+    reader, store, first = hidden_chunks(made)
+    # The listing is older than the last chunks, and so is the server that answers the next request.
+    store.hidden = [chunk(made, first, 1), chunk(made, first, 3)]
+    assert read_once(reader, 0) == range(1)
+    assert reader.read_partition(0, 1, 1000) is None
+    store.hidden = []
+    assert read_once(reader, 1) == range(1, 3)
+
+
+def test_a_chunk_that_the_filer_hides_before_the_seal_chunk_is_not_passed(made: CountedTopic) -> None:
+    reader, store, first = hidden_chunks(made)
+    store.hidden = [chunk(made, first, 1)]
+    assert read_once(reader, 0) == range(1)
+    with pytest.raises(StoreUnavailable, match="although it does"):
+        reader.read_partition(0, 1, 1000)
+    store.hidden = []
+    assert read_once(reader, 1) == range(1, 3)
+
+
+def hidden_chunks(made: CountedTopic) -> tuple[PartitionReader, HidingStore, str]:
+    """A living segment of two chunks with the seal chunk, and its successor with a message after a jump."""
     first = made.open()
     made.write(first, [0])
     made.write(first, [0, 0])
     made.seal(first, Loss(3, 4))
-    second = made.open(predecessors=[first])
-    made.write(second, [0])
+    made.write(made.open(predecessors=[first]), [0])
     store = HidingStore(made.store)
-    history = PartitionHistory(store=store, topic=made.topic)
-    store.hidden = paths.chunk(made.topic.name, made.topic.uid, first, 1)
-    rows = PartitionReader(history).read_partition(0, 0, 1000)
-    assert rows is not None and rows.end == 1
-    with pytest.raises(StoreUnavailable, match="although it does"):
-        PartitionReader(history).read_partition(0, 1, 1000)
-    store.hidden = ""
-    rows = PartitionReader(history).read_partition(0, 1, 1000)
-    assert rows is not None and (rows.first_offset, rows.end) == (1, 3)
+    return PartitionReader(PartitionHistory(store=store, topic=made.topic)), store, first
+
+
+def test_a_jump_within_a_segment_is_where_its_first_message_is(made: CountedTopic) -> None:
+    first = made.open()
+    made.write(first, [0, 1])
+    made.seal(first, Loss(2, 2, at_least=True))
+    second = made.open(predecessors=[first])
+    made.write(second, [1, 1])
+    made.write(second, [0, 1])
+    reading = Reading(made)
+    assert reading.all(made) == made.messages
+    assert read_once(reading.reader, 1) == range(1 + UNKNOWN_LOSS, 2 + UNKNOWN_LOSS)
+
+
+def test_a_part_of_an_upload_is_read(made: CountedTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload_format, "ROW_GROUP_ROWS", 4)
+    first = made.open()
+    made.seal(first)
+    _, right = (made.open(it, [first]) for it in ALL.split_at([2]))
+    made.refer(right, [2, 3] * 7, others=5)
+    made.refer(right, [2, 3] * 7, others=2, cut=9)
+    assert Reading(made).all(made) == made.messages
+    assert [read_once(Reading(made).reader, it, 3).start for it in range(14)] == list(range(14))
+
+
+def test_an_upload_whose_footer_is_wrong_is_corrupt(made: CountedTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = uploads.footer_of
+
+    def wrong(*arguments: Any) -> UploadFooter:
+        footer = right(*arguments)
+        (_, one), (_, other) = footer.partitions
+        return replace(footer, partitions=((0, one + 1), (1, other - 1)))
+
+    monkeypatch.setattr(uploads, "footer_of", wrong)
+    made.refer(made.open(), [0, 0, 1, 1])
+    with pytest.raises(CorruptChunk, match="that its footer says"):
+        Reading(made).reader.read_partition(0, 0, 1000)
 
 
 def test_a_segment_that_ended_empty_and_unread_is_passed(made: CountedTopic) -> None:
