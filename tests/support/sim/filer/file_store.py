@@ -29,6 +29,7 @@ class TrueFiles:
     """Reads and writes without time and faults."""
 
     url = "memory://simulation"
+    lists_uploads = True
 
     def __init__(self, store: SimulatedStore) -> None:
         self.store = store
