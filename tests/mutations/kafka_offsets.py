@@ -142,6 +142,15 @@ MUTATIONS = (
         (f"{TEST_OFFSETS}::test_a_batch_that_does_not_count_all_its_messages_is_refused_and_changes_nothing",),
     ),
     Mutation(
+        "count_the_messages_of_repeats",
+        "A repeat is in the log, so nobody reads its upload again to count its messages.",
+        "core/smq_core/replica/segment_replica.py",
+        "        expected = self._producers.expected(id_.producer, id_.epoch)\n        if id_.sequence > expected:",
+        "        self._require_counts(batch)\n"
+        "        expected = self._producers.expected(id_.producer, id_.epoch)\n        if id_.sequence > expected:",
+        (f"{TEST_OFFSETS}::test_a_repeat_counts_nothing_because_its_upload_is_not_read_again",),
+    ),
+    Mutation(
         "do_not_count_uploads",
         "The messages of an upload are counted by its footer.",
         "broker/smq_broker/producers/producer_session.py",

@@ -195,6 +195,7 @@ class SegmentReplica:
         if id_.sequence < expected:
             self._ack_repeat(stream, id_)
             return None
+        self._require_counts(batch)
         self._last_appended = max(self._last_appended, now)
         forgotten = self.sessions.take_forgotten(id_.producer, self._last_appended, self.watermark)
         entry = self._append_batch(batch, forgotten)
@@ -216,6 +217,7 @@ class SegmentReplica:
             # Where it ends in this log is not known, but everything up to here includes it.
             self._pending_acks.add_repeat(self.end, Ack(stream, id_, repeat.offset))
             return None
+        self._require_counts(batch)
         offset = counter.next_offset(batch.partition_min)
         self._last_appended = max(self._last_appended, now)
         entry = self._append_batch(batch)
@@ -557,6 +559,9 @@ class SegmentReplica:
                 f"{batch.partition_min}..{batch.partition_max}; locate the topic again and split the batch by segment",
                 segment=self.config.segment,
             )
+
+    def _require_counts(self, batch: IncomingBatch) -> None:
+        """Of batches that are new: the upload of a repeat is not read again, so its messages are not counted."""
         if self.config.counts_partitions and sum(rows for _, rows in batch.partition_rows) != batch.rows:
             raise InvalidRequest(
                 f"{self.config.segment} counts the messages of each partition, but a batch of {batch.rows} messages "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from smq_core.errors import CorruptChunk, InvalidRequest
@@ -190,6 +192,13 @@ def test_a_batch_that_does_not_count_all_its_messages_is_refused_and_changes_not
         primary.append(None, wrong, 0)
     assert primary.end == 0
     assert primary.state_at_end().partition_offsets() == offsets_from_zero(KeyRange(0, 4))
+
+
+def test_a_repeat_counts_nothing_because_its_upload_is_not_read_again():
+    primary = replica()
+    primary.append(None, batch(0, ((0, 2),)), 0)
+    assert primary.append(None, replace(batch(0, ((0, 2),)), partition_rows=()), 1) is None
+    assert primary.end == 2
 
 
 def test_a_segment_that_does_not_count_has_no_offsets():
