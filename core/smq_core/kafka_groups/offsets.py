@@ -12,7 +12,8 @@ from smq_core.model.entities import Micros
 MAX_METADATA_BYTES = 4096
 
 
-class CommittedOffset(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
     """``offset`` is the next one to read. ``leader_epoch`` is -1 if the client did not say it."""
 
     offset: int

@@ -19,6 +19,7 @@ Each function raises InvalidRequest for a name that would not be one part of the
     _uploads/<topic uid>/<name>.parquet
     _large_values/<topic uid>/<name>.value
     _deleted/<topic uid>.json
+    _kafka_groups/<group>.json
     _format.json
     _clock.json
     _probe/...
@@ -42,6 +43,8 @@ UPLOADS = "_uploads"
 # Not with the uploads, which are collected when no reference names them.
 LARGE_VALUES = "_large_values"
 DELETED = "_deleted"
+# Groups of Kafka clients are of no topic: one may read several.
+KAFKA_GROUPS = "_kafka_groups"
 # Outside of the segment's folder, so that a glob over chunks does not find merged rows a second time.
 COMPACTED = "_compacted"
 
@@ -224,6 +227,11 @@ def group(topic: str, uid: str, name: str) -> str:
     return f"{groups_folder(topic, uid)}/{name}.json"
 
 
+def kafka_group(name: str) -> str:
+    """The path of a group of Kafka clients. A name that cannot be a file name is replaced by its hash."""
+    return f"{KAFKA_GROUPS}/{_or_hash(name)}.json"
+
+
 def group_name(path: str) -> str | None:
     """The group in the path of a file of positions, or None for any other path."""
     return _document_name(path)
@@ -231,8 +239,7 @@ def group_name(path: str) -> str | None:
 
 def producer_claim(topic: str, uid: str, producer: str) -> str:
     """An id that cannot be a file name is replaced by its hash."""
-    name = producer if is_file_name(producer) else f"={_hash(producer)}"
-    return f"{topic_folder(topic, uid)}/_producers/{name}.json"
+    return f"{topic_folder(topic, uid)}/_producers/{_or_hash(producer)}.json"
 
 
 def pins_folder(topic: str, uid: str) -> str:
@@ -283,8 +290,12 @@ def is_folder_for_readers(topic: str, uid: str, path: str) -> bool:
     return path.startswith(folder) and _FOLDER_FOR_READERS.fullmatch(path, len(folder)) is not None
 
 
-def _hash(producer: str) -> str:
-    return hashlib.sha256(producer.encode()).hexdigest()
+def _or_hash(name: str) -> str:
+    return name if is_file_name(name) else f"={_hash(name)}"
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _uid(uid: str) -> str:
