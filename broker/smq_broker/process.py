@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import structlog
@@ -58,12 +59,15 @@ from smq_broker.streams.request_limit import RequestLimit
 from smq_broker.streams.server import RequestHandler
 from smq_broker.streams.servers import start_servers
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
-from smq_core.model.addresses import join_address
+from smq_core.model.addresses import join_address, split_address
 from smq_storage.catalog.root_format import ensure_root_format, root_id
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.conformance_probe import check_conformance
 from smq_storage.object_store.store import Store
 from smq_storage.process import allocator
+
+if TYPE_CHECKING:
+    from smq_broker.kafka.service import KafkaService
 
 EXIT_USAGE = 2
 EXIT_STORE = 3
@@ -201,6 +205,9 @@ class Broker:
             settings.listen, security=security, handler=handler, broker_metrics=broker_metrics, threads=threads
         )
         address = settings.advertised(server.port)
+        kafka = self._listen_for_kafka_clients(
+            registry, store=store, locator=locator, collectors=collectors, threads=threads
+        )
         session = LeaderSession(
             address=address,
             node=settings.node,
@@ -215,6 +222,7 @@ class Broker:
             threads=threads,
             report_due=report_due,
             leaving=self._stop.is_set,
+            kafka_address=kafka.address if kafka is not None else "",
         )
         preload_arrow()
         file_lists.start()
@@ -228,6 +236,8 @@ class Broker:
         relay = self._relay(
             session, address=address, channels=channels, dialer=dialer, collectors=collectors, threads=threads
         )
+        if kafka is not None:
+            kafka.start()
         tune_garbage_collector()
         self._readiness = Readiness(bool(settings.leader), time.monotonic())
         self._session = session
@@ -237,6 +247,7 @@ class Broker:
             address=address,
             http=health.address,
             relay=relay,
+            kafka=kafka.address if kafka is not None else None,
             incarnation=self.incarnation,
             pid=os.getpid(),
         )
@@ -383,6 +394,33 @@ class Broker:
         relay = Relay(self.settings.relay, targets, collectors, threads)
         relay.start()
         return relay.address
+
+    def _listen_for_kafka_clients(
+        self,
+        registry: SegmentRegistry,
+        *,
+        store: Store,
+        locator: Locator,
+        collectors: CollectorRegistry,
+        threads: ThreadSupervisor,
+    ) -> KafkaService | None:
+        """None if that is not configured, which saves the imports too. Raises OSError if the port cannot be bound."""
+        if not self.settings.kafka:
+            return None
+        from smq_broker.kafka.service import KafkaService
+
+        return KafkaService(
+            self.settings.kafka,
+            advertised=lambda bound: self.settings.kafka_advertised(split_address(bound)[1]),
+            cluster_id=root_id(store),
+            registry=registry,
+            store=store,
+            locator=locator,
+            listeners=lambda: self._session.kafka_listeners() if self._session is not None else {},
+            max_batch=self.settings.max_batch,
+            collectors=collectors,
+            threads=threads,
+        )
 
     def _probe(self, store: Store, http: str) -> int | None:
         """None once the filer passed the probe; the exit code if it never will, or if the process is stopped."""

@@ -68,8 +68,10 @@ class LeaderSession:
         threads: ThreadSupervisor,
         report_due: threading.Event,
         leaving: Callable[[], bool],
+        kafka_address: str = "",
     ) -> None:
         self._address, self._node, self._zone = address, node, zone
+        self._kafka_address = kafka_address
         self._reporter = reporter
         self._registry = registry
         self._watcher = watcher
@@ -98,6 +100,10 @@ class LeaderSession:
         """The known addresses of leaders, the current one first."""
         index = self._leader_index % len(self._leaders) if self._leaders else 0
         return self._leaders[index:] + self._leaders[:index]
+
+    def kafka_listeners(self) -> dict[str, str]:
+        """Where Kafka clients reach each living broker, by incarnation, from the last answer of a leader."""
+        return {it.incarnation: it.address for it in self._last_answer.kafka_listeners}
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
@@ -161,6 +167,7 @@ class LeaderSession:
                 last_leader=self._last_answer.leader,
                 last_answer=self._last_answer.answer,
                 authorities=self._security.authorities,
+                kafka_address=self._kafka_address,
             )
             leader = self._leaders[self._leader_index % len(self._leaders)]
             try:

@@ -31,7 +31,7 @@ class Locator:
 
     def locate(self, name: str) -> pb.LocateReply:
         """Raises InvalidRequest, UnknownTopic, StoreUnavailable."""
-        topic, layout = self._find(full_topic_name(name))
+        topic, layout = self.find(full_topic_name(name))
         return pb.LocateReply(
             topic=topic_to_pb(topic, newest_schema(layout, topic.spec.schema)),
             layout=layout_to_pb(layout),
@@ -39,7 +39,8 @@ class Locator:
             store_options=self._settings.to_public_options(),
         )
 
-    def _find(self, name: str) -> tuple[Topic, Layout]:
+    def find(self, name: str) -> tuple[Topic, Layout]:
+        """The topic of this full name. Raises UnknownTopic, StoreUnavailable."""
         with self._lock:
             cached = self._cache.get(name)
         if cached is not None and time.monotonic() - cached[0] < CACHE_TTL_SECONDS:

@@ -60,6 +60,10 @@ class BrokerSettings(BaseSettings):
     max_producers: int = Field(20_000, ge=1, description="how many disconnected producers a segment remembers")
     http: str = Field("127.0.0.1:0", description="host:port of /healthz, /readyz and /metrics")
     relay: str = Field("", description="host:port of the relay for clients outside the cluster; default: no relay")
+    kafka: str = Field("", description="host:port of the listener for Kafka clients; default: none")
+    kafka_advertise: str = Field(
+        "", description="host or host:port that Kafka clients connect to; default: the host of --advertise"
+    )
     journal: str = Field(
         "", description="a folder on local disk in which tails outlive this process; default: no journal"
     )
@@ -76,14 +80,21 @@ class BrokerSettings(BaseSettings):
     def _addresses(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
-    @field_validator("listen", "http", "relay")
+    @field_validator("listen", "http", "relay", "kafka")
     @classmethod
     def _listens(cls, value: str) -> str:
         if value:
             split_address(value)
         return value
 
-    @field_validator("advertise")
+    @field_validator("kafka")
+    @classmethod
+    def _open_to_kafka_clients(cls, value: str, others: ValidationInfo) -> str:
+        if value and others.data.get("ca_file"):
+            raise ValueError("Kafka clients cannot be authenticated yet: leave it out in a secure release")
+        return value
+
+    @field_validator("advertise", "kafka_advertise")
     @classmethod
     def _advertises(cls, value: str) -> str:
         if value:
@@ -137,12 +148,19 @@ class BrokerSettings(BaseSettings):
 
     def advertised(self, port: int) -> str:
         """The address that others connect to, given the bound port."""
-        host, _ = split_address(self.listen)
-        if host in WILDCARDS:
-            host = socket.gethostname()
-        if not self.advertise:
-            return join_address(host, port)
-        return advertised_address(self.advertise, port)
+        return _advertised(self.advertise, self.listen, port)
+
+    def kafka_advertised(self, port: int) -> str:
+        """The address that Kafka clients connect to, given the bound port."""
+        host = split_address(self.advertised(port))[0] if self.advertise else ""
+        return _advertised(self.kafka_advertise or host, self.kafka, port)
+
+
+def _advertised(given: str, listens_at: str, port: int) -> str:
+    if given:
+        return advertised_address(given, port)
+    host, _ = split_address(listens_at)
+    return join_address(socket.gethostname() if host in WILDCARDS else host, port)
 
 
 def parse_settings(arguments: Sequence[str]) -> BrokerSettings:

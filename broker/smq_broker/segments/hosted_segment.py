@@ -141,6 +141,8 @@ class HostedSegment:
         self.recheck_predecessors = make_event()
         """Set to check at once whether the predecessors are sealed, because a producer acts as if they were."""
         self.streams: set[AckSink] = set()
+        self.watchers: set[Callable[[], None]] = set()
+        """Called under the lock when there is more to read, or after a change of state. They must be short."""
         self.links: list[ReplicationLink] = []
         self.successors: tuple[Segment, ...] = ()
         self.deleted = False
@@ -328,6 +330,8 @@ class HostedSegment:
                 self._state_changed()
             if now[2] != before[2] or now[0] is not before[0]:
                 self.changed.notify_all()
+                for watcher in self.watchers:
+                    self._call(watcher)
         if self.is_primary and not self.flush_schedule.queued and self.flush_schedule.chunk_due():
             self.flush_schedule.queued = True
             if not self._call(self._on_chunk_due, self):

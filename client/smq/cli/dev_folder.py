@@ -31,6 +31,8 @@ class DevRecord:
     page: str
     ready: bool
     secure: bool = False
+    kafka: str = ""
+    """Where the first broker serves Kafka clients, if it does."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

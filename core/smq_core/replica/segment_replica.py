@@ -523,6 +523,15 @@ class SegmentReplica:
 
     # ---- reading
 
+    def partition_end(self, partition: int) -> int:
+        """The Kafka offset after the partition's last message, acked or not, if the segment counts them.
+
+        Raises IndexError for a partition of another segment, and ValueError if the beginning is not known yet.
+        """
+        if self._state.partitions is None:
+            raise ValueError(f"{self.config.segment} does not know where its partitions begin")
+        return self._state.partitions.end(partition)
+
     def readable(self, offset: int, max_bytes: int = 1 << 62) -> Sequence[Entry]:
         """Whole entries below the watermark, from the one that contains ``offset``. Empty if there is none yet."""
         found: list[Entry] = []

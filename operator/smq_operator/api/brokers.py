@@ -105,7 +105,15 @@ class BrokerService:
             leader=self.registry.leader,
             answer=self.registry.next_answer(),
             authorities=self.authorities(),
+            kafka_listeners=self._kafka_listeners(now) if report.kafka_address else (),
         )
+
+    def _kafka_listeners(self, now: int) -> list[brokers_pb2.KafkaListener]:
+        return [
+            brokers_pb2.KafkaListener(incarnation=it.replica.incarnation, address=it.kafka_address)
+            for it in self.registry.alive(now)
+            if it.kafka_address
+        ]
 
     def _is_draining(self, broker: Broker) -> bool:
         """Whether segments still have to move from it. A broker without segments has finished draining."""

@@ -87,6 +87,8 @@ class Broker:
     """Whether every other known incarnation of its broker is gone, or has its journal here."""
     authorities: str = ""
     """The id of the set of authorities that it uses, from its last report."""
+    kafka_address: str = ""
+    """Where Kafka clients reach it, from its last report."""
     reports_foreign_segments: bool = False
     """Its last report named segments that layouts give to others."""
     _accepting_segments: tuple[pb.BrokerStatus, frozenset[tuple[str, str]]] | None = None
@@ -181,6 +183,8 @@ class BrokerRegistry:
             MAX_BROKER_NAME_LENGTH,
         )
         check_name("a broker's address", report.address, MAX_ADDRESS_LENGTH)
+        if report.kafka_address:
+            check_name("a broker's address for Kafka clients", report.kafka_address, MAX_ADDRESS_LENGTH)
         known = self._brokers.get(report.incarnation)
         broker = known or self._register(report, now)
         if broker.terminated is not None:
@@ -193,6 +197,7 @@ class BrokerRegistry:
         broker.last_report_at = broker.status_at = now
         broker.status, broker.status_bytes = report.status, report.status.ByteSize()
         broker.node, broker.zone, broker.authorities = report.node, report.zone, report.authorities
+        broker.kafka_address = report.kafka_address
         broker.draining = broker.draining or report.leaving or report.status.draining
         recovered = frozenset(report.recovered) - {report.incarnation}
         unregistered = any(it in named and it not in self._brokers for it in recovered)

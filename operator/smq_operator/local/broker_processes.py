@@ -63,7 +63,10 @@ class _BrokerProcess:
 
 
 class BrokerProcesses:
-    """``command`` runs a broker, apart from name and leader; ``environment`` is added to this process's own."""
+    """``command`` runs a broker, apart from name and leader, with the ``arguments_of`` its name.
+
+    ``environment`` is added to this process's own.
+    """
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class BrokerProcesses:
         command: Sequence[str],
         environment: dict[str, str],
         changed: Callable[[], None],
+        arguments_of: Callable[[str], Sequence[str]] = lambda _: (),
         journal: bool = True,
         credentials: BrokerCredentials | None = None,
     ) -> None:
@@ -81,6 +85,7 @@ class BrokerProcesses:
         self._logs = folder / "logs"
         self._leader = leader
         self._command = list(command)
+        self._arguments_of = arguments_of
         self._environment = environment
         self._changed = changed
         self._credentials = credentials
@@ -213,7 +218,7 @@ class BrokerProcesses:
         try:
             record.write(self._records)
             child.process = start_child(
-                [*self._command, "--name", record.name],
+                [*self._command, *self._arguments_of(record.name), "--name", record.name],
                 self._logs / f"{record.name}.log",
                 environment={
                     **os.environ,

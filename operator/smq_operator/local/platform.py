@@ -34,6 +34,7 @@ from smq_storage.topic_manifests.spec_patch import SpecPatch
 
 log = structlog.get_logger(__name__)
 
+BROKER_PREFIX = "broker-"
 SCAN_INTERVAL_SECONDS = 0.5
 STOP_TIMEOUT_SECONDS = 20.0
 
@@ -67,6 +68,7 @@ class LocalPlatform:
             folder=settings.folder,
             leader=leader,
             command=command,
+            arguments_of=lambda name: settings.arguments_of(int(name.removeprefix(BROKER_PREFIX))),
             environment=environment,
             changed=self._notify_changed,
             journal=settings.journal,
@@ -154,7 +156,7 @@ class LocalPlatform:
 
     def scale_brokers(self, count: int, stop_first: str | None = None) -> None:
         kept = [name for name in self._names if name != stop_first or count >= len(self._names)][:count]
-        free = (f"broker-{number}" for number in itertools.count(1))
+        free = (f"{BROKER_PREFIX}{number}" for number in itertools.count(1))
         while len(kept) < count:
             name = next(free)
             if name not in kept:

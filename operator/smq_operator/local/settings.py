@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from smq_core.model.addresses import join_address, split_address
 from smq_core.scaling.broker_fleet import SCALE_IN_AFTER, FleetPolicy
 from smq_operator.runtime.settings import Settings
 from smq_storage.process.shared_settings import Duration, Size, duration_field, size_field
@@ -23,6 +24,10 @@ class LocalSettings(Settings):
     broker_capacity: Size = size_field(100 * 2**20, "bytes per second that one broker can carry")
     scale_in_after: Duration = duration_field(SCALE_IN_AFTER, "how long one broker fewer must have been enough")
     broker_memory: str = Field("1Gi", description="memory of each broker")
+    kafka: str = Field(
+        "",
+        description="host:port of the first broker's listener for Kafka clients; the others take the following ports",
+    )
     broker_args: tuple[str, ...] = Field(
         (), validation_alias="broker_arg", description="a flag for every broker, such as --broker-arg=--zone=a"
     )
@@ -35,6 +40,13 @@ class LocalSettings(Settings):
         True, description="do not write the tails of segments to DIR too, so that they outlive killed processes"
     )
     keep_brokers: bool = Field(False, description="leave brokers running when the leader stops")
+
+    @field_validator("kafka")
+    @classmethod
+    def _listens(cls, value: str) -> str:
+        if value:
+            split_address(value)
+        return value
 
     @field_validator("folder")
     @classmethod
@@ -61,6 +73,13 @@ class LocalSettings(Settings):
         except ValueError as error:
             raise ValueError(f"{value!r} is no command: {error}") from None
         return value
+
+    def arguments_of(self, number: int) -> list[str]:
+        """The flags of one broker; the first one has number 1."""
+        if not self.kafka:
+            return []
+        host, port = split_address(self.kafka)
+        return ["--kafka", join_address(host, port + number - 1)]
 
     @property
     def broker_wrapper(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from smq_proto.v1 import data_pb2 as smq_dot_v1_dot_data__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14smq/v1/brokers.proto\x12\x06smq.v1\x1a\x11smq/v1/data.proto\"\x91\x02\n\x0c\x42rokerReport\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x62roker\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04node\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12$\n\x06status\x18\x07 \x01(\x0b\x32\x14.smq.v1.BrokerStatus\x12\x14\n\x0cunresponsive\x18\x08 \x03(\t\x12\x0f\n\x07leaving\x18\t \x01(\x08\x12\x11\n\trecovered\x18\n \x03(\t\x12\x13\n\x0blast_leader\x18\x0b \x01(\t\x12\x13\n\x0blast_answer\x18\x0c \x01(\x04\x12\x13\n\x0b\x61uthorities\x18\r \x01(\t\"\x92\x01\n\x11\x42rokerReportReply\x12\x11\n\tmay_leave\x18\x01 \x01(\x08\x12\x10\n\x08\x61ssigned\x18\x02 \x03(\t\x12\r\n\x05\x64rain\x18\x03 \x01(\x08\x12\x14\n\x0cothers_drain\x18\x04 \x01(\x08\x12\x0e\n\x06leader\x18\x05 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x06 \x01(\x04\x12\x13\n\x0b\x61uthorities\x18\x07 \x01(\t2D\n\x07\x42rokers\x12\x39\n\x06Report\x12\x14.smq.v1.BrokerReport\x1a\x19.smq.v1.BrokerReportReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14smq/v1/brokers.proto\x12\x06smq.v1\x1a\x11smq/v1/data.proto\"\xa8\x02\n\x0c\x42rokerReport\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x62roker\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04node\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12$\n\x06status\x18\x07 \x01(\x0b\x32\x14.smq.v1.BrokerStatus\x12\x14\n\x0cunresponsive\x18\x08 \x03(\t\x12\x0f\n\x07leaving\x18\t \x01(\x08\x12\x11\n\trecovered\x18\n \x03(\t\x12\x13\n\x0blast_leader\x18\x0b \x01(\t\x12\x13\n\x0blast_answer\x18\x0c \x01(\x04\x12\x13\n\x0b\x61uthorities\x18\r \x01(\t\x12\x15\n\rkafka_address\x18\x0e \x01(\t\"\xc2\x01\n\x11\x42rokerReportReply\x12\x11\n\tmay_leave\x18\x01 \x01(\x08\x12\x10\n\x08\x61ssigned\x18\x02 \x03(\t\x12\r\n\x05\x64rain\x18\x03 \x01(\x08\x12\x14\n\x0cothers_drain\x18\x04 \x01(\x08\x12\x0e\n\x06leader\x18\x05 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x06 \x01(\x04\x12\x13\n\x0b\x61uthorities\x18\x07 \x01(\t\x12.\n\x0fkafka_listeners\x18\x08 \x03(\x0b\x32\x15.smq.v1.KafkaListener\"5\n\rKafkaListener\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t2D\n\x07\x42rokers\x12\x39\n\x06Report\x12\x14.smq.v1.BrokerReport\x1a\x19.smq.v1.BrokerReportReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'smq_proto.v1.brokers_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BROKERREPORT']._serialized_start=52
-  _globals['_BROKERREPORT']._serialized_end=325
-  _globals['_BROKERREPORTREPLY']._serialized_start=328
-  _globals['_BROKERREPORTREPLY']._serialized_end=474
-  _globals['_BROKERS']._serialized_start=476
-  _globals['_BROKERS']._serialized_end=544
+  _globals['_BROKERREPORT']._serialized_end=348
+  _globals['_BROKERREPORTREPLY']._serialized_start=351
+  _globals['_BROKERREPORTREPLY']._serialized_end=545
+  _globals['_KAFKALISTENER']._serialized_start=547
+  _globals['_KAFKALISTENER']._serialized_end=600
+  _globals['_BROKERS']._serialized_start=602
+  _globals['_BROKERS']._serialized_end=670
 # @@protoc_insertion_point(module_scope)

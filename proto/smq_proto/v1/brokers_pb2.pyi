@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class BrokerReport(_message.Message):
-    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "unresponsive", "leaving", "recovered", "last_leader", "last_answer", "authorities")
+    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "unresponsive", "leaving", "recovered", "last_leader", "last_answer", "authorities", "kafka_address")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class BrokerReport(_message.Message):
     LAST_LEADER_FIELD_NUMBER: _ClassVar[int]
     LAST_ANSWER_FIELD_NUMBER: _ClassVar[int]
     AUTHORITIES_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     broker: str
     incarnation: str
@@ -35,10 +36,11 @@ class BrokerReport(_message.Message):
     last_leader: str
     last_answer: int
     authorities: str
-    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ..., recovered: _Optional[_Iterable[str]] = ..., last_leader: _Optional[str] = ..., last_answer: _Optional[int] = ..., authorities: _Optional[str] = ...) -> None: ...
+    kafka_address: str
+    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ..., recovered: _Optional[_Iterable[str]] = ..., last_leader: _Optional[str] = ..., last_answer: _Optional[int] = ..., authorities: _Optional[str] = ..., kafka_address: _Optional[str] = ...) -> None: ...
 
 class BrokerReportReply(_message.Message):
-    __slots__ = ("may_leave", "assigned", "drain", "others_drain", "leader", "answer", "authorities")
+    __slots__ = ("may_leave", "assigned", "drain", "others_drain", "leader", "answer", "authorities", "kafka_listeners")
     MAY_LEAVE_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +48,7 @@ class BrokerReportReply(_message.Message):
     LEADER_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     AUTHORITIES_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_LISTENERS_FIELD_NUMBER: _ClassVar[int]
     may_leave: bool
     assigned: _containers.RepeatedScalarFieldContainer[str]
     drain: bool
@@ -53,4 +56,13 @@ class BrokerReportReply(_message.Message):
     leader: str
     answer: int
     authorities: str
-    def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., drain: _Optional[bool] = ..., others_drain: _Optional[bool] = ..., leader: _Optional[str] = ..., answer: _Optional[int] = ..., authorities: _Optional[str] = ...) -> None: ...
+    kafka_listeners: _containers.RepeatedCompositeFieldContainer[KafkaListener]
+    def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., drain: _Optional[bool] = ..., others_drain: _Optional[bool] = ..., leader: _Optional[str] = ..., answer: _Optional[int] = ..., authorities: _Optional[str] = ..., kafka_listeners: _Optional[_Iterable[_Union[KafkaListener, _Mapping]]] = ...) -> None: ...
+
+class KafkaListener(_message.Message):
+    __slots__ = ("incarnation", "address")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    address: str
+    def __init__(self, incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...

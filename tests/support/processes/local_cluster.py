@@ -104,10 +104,16 @@ class LocalCluster:
 
     def relay_address(self, name: str) -> str | None:
         """Where that broker relays; None before it does."""
-        for line in (self.folder / "logs" / f"{name}.log").read_text().splitlines():
-            if "broker.ready" in line:
-                return str(json.loads(line)["relay"])
-        return None
+        return self._last_address(name, "relay")
+
+    def kafka_address(self, name: str) -> str | None:
+        """Where that broker serves Kafka clients; None before it does."""
+        return self._last_address(name, "kafka")
+
+    def _last_address(self, name: str, kind: str) -> str | None:
+        """As the last process of that broker has logged it."""
+        ready = [it for it in (self.folder / "logs" / f"{name}.log").read_text().splitlines() if "broker.ready" in it]
+        return str(json.loads(ready[-1])[kind]) if ready else None
 
     def kill_broker(self, name: str) -> int:
         """kill -9. Returns the process id."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 # Bytes that are sent as they are: ``bytes``, ``bytearray`` or ``memoryview``. They must not change until they are sent.
@@ -33,6 +34,8 @@ class ClientConnection:
     """Who has logged in. None if nobody has, and in a release without security."""
     software: str = ""
     """Name and version of its library, empty until an ApiVersions request says them."""
+    produce_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the Produce request whose batches are being appended, so that those of a connection stay in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ MAX_CHECK_INTERVAL_SECONDS = 10.0
 class KafkaListener:
     """``address`` is where it listens. Raises OSError if the port cannot be bound.
 
-    Handlers of ``apis`` run in the event loop of the thread, so they must not block.
+    Handlers of ``apis`` run in the event loop ``loop`` of the thread, so they must not block.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class KafkaListener:
         registry: CollectorRegistry,
         threads: ThreadSupervisor,
         limits: KafkaLimits | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         host, port = split_address(listen)
         self._socket = create_listener(host, port)
@@ -52,7 +53,7 @@ class KafkaListener:
         self.log_limiter = LogLimiter()
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
-        self._loop = asyncio.new_event_loop()
+        self._loop = loop or asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._all_ended = asyncio.Event()
         self._thread: threading.Thread | None = None

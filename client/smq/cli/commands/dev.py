@@ -76,6 +76,16 @@ def dev(
         bool,
         typer.Option("--secure", help="Encrypt all connections, and let in only who has a token and a right."),
     ] = False,
+    kafka: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="The first broker's port for Kafka clients; the others take the following ones.",
+            show_default="none",
+        ),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Run in the background, and return when it is ready.")
     ] = False,
@@ -92,6 +102,8 @@ def dev(
         if folder != DEFAULT_FOLDER:
             raise typer.BadParameter(f"write --dir after `{context.invoked_subcommand}`, whose option it is")
         return
+    if secure and kafka is not None:
+        raise typer.BadParameter("--kafka: Kafka clients cannot be authenticated yet, so leave out --secure or --kafka")
     broker_limit = 2 * brokers if max_brokers is None else max_brokers
     if broker_limit < brokers:
         raise typer.BadParameter(f"--max-brokers {broker_limit} is below --brokers {brokers}")
@@ -104,6 +116,7 @@ def dev(
         arguments += ["--s3-port", str(s3_port)] if s3_port is not None else []
         arguments += ["--no-journal"] if no_journal else []
         arguments += ["--secure"] if secure else []
+        arguments += ["--kafka", str(kafka)] if kafka is not None else []
         record = start_in_background(folder, arguments, timeout)
         stop = f"`smq dev stop{_dir_option(folder)}` stops everything; the data stays."
         stop += f" Decisions are in {folder}/logs/dev.log"
@@ -121,6 +134,7 @@ def dev(
             http=http,
             s3_port=s3_port,
             secure=secure,
+            kafka_port=kafka,
             more=more,
         ),
         folder,
@@ -254,6 +268,8 @@ def _where(record: DevRecord, folder: Path) -> list[str]:
         f"  data       {folder}    logs {folder / 'logs'}",
         f"  page       {record.page} (key space, topics, brokers and decisions, live)",
     ]
+    if record.kafka:
+        lines.append(f"  Kafka      {record.kafka} (bootstrap server; for topics with `--partitioner Kafka`)")
     security = security_of(record, folder)
     if security is not None:
         lines += [

@@ -78,8 +78,9 @@ class DevCluster:
 
     ``listen`` is the leader's host:port, and ``http`` that of its page; ``s3_port`` is SeaweedFS'. Ports that are 0 or
     not given are free ones, and those of the last time if they are free. With ``secure`` it lets in only who has a
-    token. ``more`` are flags for the leader. Use it as a context manager, or call ``start`` and ``stop``; ``stop`` may
-    be called at any time, even after a failed start. Only one cluster may use a folder at a time.
+    token. The first broker serves Kafka clients at ``kafka_port``, if that is given. ``more`` are flags for the leader.
+    Use it as a context manager, or call ``start`` and ``stop``; ``stop`` may be called at any time, even after a failed
+    start. Only one cluster may use a folder at a time.
     """
 
     def __init__(
@@ -92,13 +93,19 @@ class DevCluster:
         http: str | None = None,
         s3_port: int | None = None,
         secure: bool = False,
+        kafka_port: int | None = None,
         more: Sequence[str] = (),
     ) -> None:
         self.folder = folder.resolve()
         self.brokers = brokers
         self.max_brokers = max_brokers
         self._secure = secure
-        self._leader_args = (*more, *(("--security=required",) if secure else ()))
+        self._kafka = join_address("127.0.0.1", kafka_port) if kafka_port is not None else ""
+        self._leader_args = (
+            *more,
+            *(("--security=required",) if secure else ()),
+            *((f"--kafka={self._kafka}",) if self._kafka else ()),
+        )
         self._listen = listen
         self.address = listen
         self._http = http
@@ -326,6 +333,7 @@ class DevCluster:
             page=self.page,
             ready=self._ready,
             secure=self._secure,
+            kafka=self._kafka,
         )
 
     def _record_processes(self) -> None:

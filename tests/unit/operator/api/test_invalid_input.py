@@ -188,6 +188,7 @@ REPORTS = {
     "a node that is no text": report_of(node="\x00"),
     "a zone without end": report_of(zone="z" * 10_000_000),
     "an address of two lines": report_of(address="h:1\nh:2"),
+    "an address for Kafka clients without end": report_of(kafka_address="k" * 10_000_000),
 }
 
 

@@ -447,3 +447,23 @@ async def test_a_rollout_waits_for_a_drain_but_not_for_a_termination_proof():
         leaving.answers = False
         assert not await others_drain()
         assert leader.registry.get(incarnation).gone is None  # type: ignore[union-attr]
+
+
+@virtual_time
+async def test_a_broker_that_serves_kafka_clients_learns_where_the_others_do():
+    async with open_topic() as (open_topic_setup, leader):
+        first, second, third = open_topic_setup.fleet.brokers.values()
+
+        async def listeners(broker, address: str) -> dict[str, str]:
+            report = broker.report()
+            report.kafka_address = address
+            reply = await leader.call("Report", report)
+            assert isinstance(reply, brokers_pb2.BrokerReportReply)
+            return {it.incarnation: it.address for it in reply.kafka_listeners}
+
+        names = [it.replica.incarnation for it in (first, second)]
+        await listeners(first, "a:9092")
+        assert await listeners(second, "b:9093") == dict(zip(names, ("a:9092", "b:9093"), strict=True))
+        assert await listeners(third, "") == {}
+        await listeners(first, "")
+        assert await listeners(second, "b:9093") == {names[1]: "b:9093"}

@@ -1,0 +1,167 @@
+"""Fetch: messages of partitions that this broker leads.
+
+Every request is a full one: there are no fetch sessions. Clients take the session number 0 for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from smq_broker.kafka.apis.error_codes import error_code_of
+from smq_broker.kafka.apis.leaders import Leaders
+from smq_broker.kafka.executor import Blocking, LoopCalls
+from smq_broker.kafka.partitions.histories import Histories
+from smq_broker.kafka.partitions.primaries import find_primary
+from smq_broker.kafka.partitions.rows import record_batch
+from smq_broker.kafka.partitions.tail_reader import TailReader, Watches, encode_entries
+from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic, FetchResponse
+from smq_broker.kafka.protocol.messages import RequestContext
+from smq_broker.kafka.topics import KafkaTopics, full_name
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.registry import SegmentRegistry
+from smq_core.errors import SmqError
+from smq_core.model.entities import number_of
+
+# A response has at most this many bytes of records, except for a single larger message.
+MAX_RESPONSE_BYTES = 50 * 1024 * 1024
+
+
+UNKNOWN_ID = uuid.UUID(int=0)
+
+
+class _Refused(Exception):
+    """A partition is not read."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Of one pass over the partitions of a request. ``left`` is how many bytes of records the response may get yet."""
+
+    left: int
+    has_error: bool = False
+
+
+class FetchApi:
+    def __init__(
+        self,
+        *,
+        registry: SegmentRegistry,
+        topics: KafkaTopics,
+        leaders: Leaders,
+        tails: TailReader,
+        histories: Histories,
+        blocking: Blocking,
+        calls: LoopCalls,
+    ) -> None:
+        self._registry = registry
+        self._topics = topics
+        self._leaders = leaders
+        self._tails = tails
+        self._histories = histories
+        self._blocking = blocking
+        self._calls = calls
+
+    async def fetch(self, request: Any, _: RequestContext) -> FetchResponse:
+        """Answers as soon as there is enough to read, or an error to report; at the latest after the request's wait."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait.total_seconds()
+        names = [await self._name_of(topic) for topic in request.topics]
+        changed = asyncio.Event()
+        watches = Watches(lambda: self._calls.post(changed.set))
+        limit = min(request.max_bytes, MAX_RESPONSE_BYTES)
+        try:
+            while True:
+                changed.clear()
+                progress = _Progress(limit)
+                topics = [
+                    FetchedTopic(
+                        name=name or "",
+                        topic_id=getattr(topic, "topic_id", None) or UNKNOWN_ID,
+                        partitions=[await self._read(name, it, progress, watches) for it in topic.partitions],
+                    )
+                    for name, topic in zip(names, request.topics, strict=True)
+                ]
+                left_seconds = deadline - loop.time()
+                if limit - progress.left >= request.min_bytes or progress.has_error or left_seconds <= 0:
+                    return FetchResponse(topics=topics)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_seconds):
+                        await changed.wait()
+        finally:
+            watches.end()
+
+    async def _name_of(self, topic: Any) -> str | None:
+        """The topic's name as Kafka's clients have it. From version 13 on requests have its id."""
+        if (id_ := getattr(topic, "topic_id", None)) is None:
+            return str(topic.topic)
+        try:
+            found = await self._blocking.call(lambda: self._topics.identified(id_))
+        except SmqError:
+            return None
+        return found.name if found is not None else None
+
+    async def _read(self, name: str | None, wanted: Any, progress: _Progress, watches: Watches) -> FetchedPartition:
+        try:
+            found = await self._read_partition(name, wanted, max(0, progress.left), watches)
+        except _Refused as refused:
+            found = FetchedPartition(partition=wanted.partition, error_code=refused.code.value)
+        except SmqError as error:
+            found = FetchedPartition(partition=wanted.partition, error_code=error_code_of(error).value)
+        progress.left -= sum(map(len, found.records))
+        progress.has_error = progress.has_error or found.error_code != ErrorCode.none.value
+        return found
+
+    async def _read_partition(self, name: str | None, wanted: Any, left: int, watches: Watches) -> FetchedPartition:
+        partition, offset = wanted.partition, wanted.fetch_offset
+        hosted = await self._primary(name, partition, getattr(wanted, "current_leader_epoch", -1), watches)
+        max_bytes = min(left, wanted.partition_max_bytes)
+        found = self._tails.read(hosted, partition, offset, max_bytes)
+        if found is None:  # it is being sealed, or does not know yet where its partitions begin
+            raise _Refused(ErrorCode.not_leader_or_follower)
+        if offset > found.state.end or offset < 0:
+            raise _Refused(ErrorCode.offset_out_of_range)
+        records = bytearray()
+        if left and found.is_in_filer:
+            records = await self._blocking.call(lambda: self._read_old(hosted, partition, offset, max_bytes))
+        elif left:
+            records = encode_entries(hosted, partition, offset, found.entries)
+        return FetchedPartition(
+            partition=partition,
+            high_watermark=found.state.high_watermark,
+            last_stable_offset=found.state.high_watermark,
+            records=(records,) if records else (),
+        )
+
+    async def _primary(self, name: str | None, partition: int, epoch: int, watches: Watches) -> HostedSegment:
+        if name is None:
+            raise _Refused(ErrorCode.unknown_topic_id)
+        full = full_name(name)
+        hosted = find_primary(self._registry, full, partition) if full is not None else None
+        if hosted is None:
+            raise _Refused((await self._leaders.why_not_here(name, partition))[0])
+        watches.begin(hosted)  # before it is read, so that no change is missed
+        if not hosted.machine.config.counts_partitions:
+            raise _Refused(ErrorCode.unsupported_for_message_format)
+        if hosted.machine.outcome is not None:
+            raise _Refused((await self._leaders.why_not_here(name, partition))[0])
+        if epoch >= 0 and epoch != number_of(hosted.name):
+            is_older = epoch < number_of(hosted.name)
+            raise _Refused(ErrorCode.fenced_leader_epoch if is_older else ErrorCode.unknown_leader_epoch)
+        return hosted
+
+    def _read_old(self, hosted: HostedSegment, partition: int, offset: int, max_bytes: int) -> bytearray:
+        stored = self._histories.of(hosted.topic)
+        if offset < stored.history.log_start(partition):
+            raise _Refused(ErrorCode.offset_out_of_range)
+        found = stored.reader.read_partition(partition, offset, max_bytes)
+        return bytearray() if found is None else record_batch(found.rows, found.first_offset, found.epoch)

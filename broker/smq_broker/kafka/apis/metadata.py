@@ -1,0 +1,106 @@
+"""Metadata and DescribeCluster: which brokers and topics there are, and who leads their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from smq_broker.kafka.apis.error_codes import NO_THROTTLE
+from smq_broker.kafka.cluster import KafkaCluster, KafkaNode, node_id
+from smq_broker.kafka.executor import Blocking
+from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.topics import KafkaTopic, KafkaTopics, leader_epoch
+from smq_core.errors import StoreUnavailable
+
+
+class MetadataApi:
+    def __init__(self, cluster: KafkaCluster, topics: KafkaTopics, blocking: Blocking) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._blocking = blocking
+
+    async def metadata(self, request: Any, context: RequestContext) -> ResponseBody:
+        """Topics are not created here: a client that asks for it gets an unknown topic."""
+        return {
+            "throttle_time": NO_THROTTLE,
+            "error_code": ErrorCode.none,
+            "brokers": [_broker(node) for node in self._cluster.nodes()],
+            "cluster_id": self._cluster.id,
+            "controller_id": self._cluster.own_id,
+            "topics": await self._blocking.call(lambda: self._describe(request, context.version)),
+        }
+
+    async def describe_cluster(self, _: Any, context: RequestContext) -> ResponseBody:
+        return {
+            "throttle_time": NO_THROTTLE,
+            "error_code": ErrorCode.none,
+            "endpoint_type": 1,
+            "cluster_id": self._cluster.id,
+            "controller_id": self._cluster.own_id,
+            "brokers": [_broker(it) | {"broker_id": it.id, "is_fenced": False} for it in self._cluster.nodes()],
+        }
+
+    def _describe(self, request: Any, version: int) -> Sequence[dict[str, Any]]:
+        # Before version 1 an empty list means all topics, since then null does.
+        if request.topics is None or (not request.topics and version == 0):
+            try:
+                return [self._topic(topic) for topic in self._topics.all()]
+            except StoreUnavailable:
+                return []
+        return [self._wanted(it) for it in request.topics]
+
+    def _wanted(self, wanted: Any) -> dict[str, Any]:
+        id_: Any = getattr(wanted, "topic_id", None)
+        try:
+            found = self._topics.named(wanted.name) if wanted.name is not None else self._topics.identified(id_)
+        except StoreUnavailable:
+            return _unknown(wanted.name, id_, ErrorCode.leader_not_available)
+        if found is not None:
+            return self._topic(found)
+        missing = ErrorCode.unknown_topic_or_partition if wanted.name is not None else ErrorCode.unknown_topic_id
+        return _unknown(wanted.name, id_, missing)
+
+    def _topic(self, found: KafkaTopic) -> dict[str, Any]:
+        known = {node.id for node in self._cluster.nodes()}
+        return {
+            "error_code": ErrorCode.none,
+            "name": found.name,
+            "topic_id": found.id,
+            "is_internal": False,
+            "partitions": [_partition(found, number, known) for number in range(found.partitions)],
+        }
+
+
+def _partition(found: KafkaTopic, number: int, known: set[int]) -> dict[str, Any]:
+    segment = found.segment(number)
+    leader = node_id(segment.primary.incarnation) if segment is not None else -1
+    if segment is None or leader not in known:
+        return {
+            "error_code": ErrorCode.leader_not_available,
+            "partition_index": number,
+            "leader_id": -1,
+            "leader_epoch": -1,
+            "replica_nodes": (),
+            "isr_nodes": (),
+            "offline_replicas": (),
+        }
+    replicas = [id_ for it in segment.replicas if (id_ := node_id(it.incarnation)) in known]
+    return {
+        "error_code": ErrorCode.none,
+        "partition_index": number,
+        "leader_id": leader,
+        "leader_epoch": leader_epoch(segment),
+        "replica_nodes": replicas,
+        "isr_nodes": replicas,
+        "offline_replicas": (),
+    }
+
+
+def _unknown(name: str | None, id_: object, error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "name": name, "topic_id": id_, "is_internal": False, "partitions": ()}
+
+
+def _broker(node: KafkaNode) -> dict[str, Any]:
+    return {"node_id": node.id, "host": node.host, "port": node.port, "rack": None}

@@ -1,0 +1,119 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a partition begins and ends, where a time or a leader's epoch is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from kio.schema.errors import ErrorCode
+
+from smq_broker.kafka.apis.error_codes import NO_THROTTLE, error_code_of
+from smq_broker.kafka.apis.leaders import Leaders
+from smq_broker.kafka.executor import Blocking
+from smq_broker.kafka.partitions.histories import Histories
+from smq_broker.kafka.partitions.primaries import find_primary
+from smq_broker.kafka.partitions.rows import rows_of, timestamps_ms
+from smq_broker.kafka.partitions.tail_reader import TailReader, TailState
+from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.topics import full_name
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.registry import SegmentRegistry
+from smq_core.errors import SmqError
+from smq_core.model.entities import number_of
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+
+Answer = dict[str, Any]
+
+
+class OffsetsApi:
+    def __init__(
+        self,
+        *,
+        registry: SegmentRegistry,
+        leaders: Leaders,
+        tails: TailReader,
+        histories: Histories,
+        blocking: Blocking,
+    ) -> None:
+        self._registry = registry
+        self._leaders = leaders
+        self._tails = tails
+        self._histories = histories
+        self._blocking = blocking
+
+    async def list_offsets(self, request: Any, _: RequestContext) -> ResponseBody:
+        topics = []
+        for topic in request.topics:
+            own = [
+                {"partition_index": it.partition_index, "error_code": ErrorCode.none}
+                | await self._answer(topic.name, it.partition_index, partial(self._offset, it.timestamp))
+                for it in topic.partitions
+            ]
+            topics.append({"name": topic.name, "partitions": own})
+        return {"throttle_time": NO_THROTTLE, "topics": topics}
+
+    async def offset_for_leader_epoch(self, request: Any, _: RequestContext) -> ResponseBody:
+        topics = []
+        for topic in request.topics:
+            own = [
+                {"partition": it.partition, "error_code": ErrorCode.none}
+                | await self._answer(topic.topic, it.partition, partial(self._epoch_end, it.leader_epoch))
+                for it in topic.partitions
+            ]
+            topics.append({"topic": topic.topic, "partitions": own})
+        return {"throttle_time": NO_THROTTLE, "topics": topics}
+
+    async def _answer(
+        self, name: str, partition: int, find: Callable[[HostedSegment, int, TailState], Answer]
+    ) -> Answer:
+        """What ``find`` answers in another thread, or the error."""
+        full = full_name(name)
+        hosted = find_primary(self._registry, full, partition) if full is not None else None
+        state = self._tails.state(hosted, partition) if hosted is not None else None
+        if hosted is None or state is None:
+            code, _ = await self._leaders.why_not_here(name, partition)
+            return {"error_code": code}
+        try:
+            return await self._blocking.call(lambda: find(hosted, partition, state))
+        except SmqError as error:
+            return {"error_code": error_code_of(error)}
+
+    def _offset(self, timestamp: int, hosted: HostedSegment, partition: int, state: TailState) -> Answer:
+        epoch = number_of(hosted.name)
+        if timestamp == LATEST:
+            return {"timestamp": -1, "offset": state.high_watermark, "leader_epoch": epoch}
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = self._histories.of(hosted.topic).history.log_start(partition)
+            return {"timestamp": -1, "offset": start, "leader_epoch": epoch}
+        if timestamp < 0:
+            return {"error_code": ErrorCode.unsupported_version}
+        found = self._histories.of(hosted.topic).reader.offset_for_time(partition, timestamp)
+        if found is None:
+            found = self._first_in_tail(hosted, partition, state, timestamp)
+        if found is None:  # all messages are older
+            return {"timestamp": -1, "offset": -1, "leader_epoch": epoch}
+        return {"timestamp": found[1], "offset": found[0], "leader_epoch": epoch}
+
+    def _first_in_tail(
+        self, hosted: HostedSegment, partition: int, state: TailState, timestamp: int
+    ) -> tuple[int, int] | None:
+        """The first message of that time or later in memory: its offset and time."""
+        read = self._tails.read(hosted, partition, state.start or 0, 1 << 62)
+        for it in read.entries if read is not None else ():
+            times = timestamps_ms(rows_of(it, partition, it.offset).column("timestamp"))
+            later = np.flatnonzero(times >= timestamp)
+            if later.size:
+                return it.offset + int(later[0]), int(times[later[0]])
+        return None
+
+    def _epoch_end(self, epoch: int, hosted: HostedSegment, partition: int, state: TailState) -> Answer:
+        current = number_of(hosted.name)
+        if epoch > current:
+            return {"error_code": ErrorCode.unknown_leader_epoch}
+        if epoch == current:
+            return {"leader_epoch": current, "end_offset": state.high_watermark}
+        found, end = self._histories.of(hosted.topic).history.end_of_epoch(partition, epoch)
+        return {"leader_epoch": found, "end_offset": end if end is not None else state.high_watermark}

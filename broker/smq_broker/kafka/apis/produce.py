@@ -1,0 +1,184 @@
+"""Produce: appends record batches to the partitions that this broker leads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from smq_broker.kafka.apis.error_codes import NO_THROTTLE, error_code_of
+from smq_broker.kafka.apis.leaders import Leaders
+from smq_broker.kafka.executor import Blocking, LoopCalls
+from smq_broker.kafka.partitions.append import BatchAppend
+from smq_broker.kafka.partitions.primaries import find_primary
+from smq_broker.kafka.partitions.rows import incoming_batch
+from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.protocol.produce_request import ProducedPartition, ProducedTopic, ProduceRequest
+from smq_broker.kafka.records.batch_header import parse_batch
+from smq_broker.kafka.records.decoding import decode_records
+from smq_broker.kafka.records.errors import InvalidRecord, RecordError
+from smq_broker.kafka.topics import KafkaTopics, full_name
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.registry import SegmentRegistry
+from smq_core.errors import SmqError
+from smq_core.replica.log_entries import IncomingBatch
+
+NS_PER_MS = 1_000_000
+# Larger batches are decoded in another thread, so that others do not wait.
+DECODE_IN_LOOP_BYTES = 64 * 1024
+# Of a partition's response.
+_Fields: TypeAlias = dict[str, Any]
+
+ALL_REPLICAS, ONE_REPLICA, NO_ACK = -1, 1, 0
+
+
+class _Refused(Exception):
+    """A batch is not appended."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None, **fields: Any) -> None:
+        super().__init__(message)
+        self.result = {"error_code": code, "error_message": message, **fields}
+
+
+@dataclass(frozen=True, slots=True)
+class _Appended:
+    append: BatchAppend
+    rows: int
+
+
+class ProduceApi:
+    """``max_batch`` is the size of a decoded batch in bytes that is accepted."""
+
+    def __init__(
+        self,
+        *,
+        registry: SegmentRegistry,
+        topics: KafkaTopics,
+        leaders: Leaders,
+        blocking: Blocking,
+        calls: LoopCalls,
+        max_batch: int,
+    ) -> None:
+        self._registry = registry
+        self._topics = topics
+        self._leaders = leaders
+        self._blocking = blocking
+        self._calls = calls
+        self._max_batch = max_batch
+        self._unawaited: set[asyncio.Future[None]] = set()
+        """Appends whose client wants no ack. The loop alone would not keep them."""
+
+    async def produce(self, request: ProduceRequest, context: RequestContext) -> ResponseBody:
+        """All batches are appended before the acks of any are awaited. The next request of a connection begins its
+        appends after those of this one, so that the batches of a producer stay in order.
+        """
+        if request.transactional_id is not None:
+            return self._refuse_all(request, ErrorCode.transactional_id_authorization_failed)
+        if request.acks not in (ALL_REPLICAS, ONE_REPLICA, NO_ACK):
+            return self._refuse_all(request, ErrorCode.invalid_required_acks)
+        deadline = time.monotonic() + max(0, request.timeout_ms) / 1000
+        started: list[list[tuple[int, _Appended | _Fields]]] = []
+        async with context.connection.produce_turn:
+            for topic in request.topics:
+                name = await self._name_of(topic)
+                started.append([(it.partition, await self._start(name, it, deadline)) for it in topic.partitions])
+        if request.acks == NO_ACK:
+            for _, it in chain.from_iterable(started):
+                if isinstance(it, _Appended):
+                    self._unawaited.add(task := asyncio.ensure_future(it.append.finish(deadline)))
+                    task.add_done_callback(self._unawaited.discard)
+            return None
+        responses = []
+        for topic, partitions in zip(request.topics, started, strict=True):
+            results = [await self._finish(index, it, deadline) for index, it in partitions]
+            responses.append({"name": topic.name, "topic_id": topic.topic_id, "partition_responses": results})
+        return {"throttle_time": NO_THROTTLE, "responses": responses}
+
+    async def _name_of(self, topic: ProducedTopic) -> str | None:
+        """The topic's name as Kafka's clients have it. From version 13 on requests have its id."""
+        if (id_ := topic.topic_id) is None:
+            return topic.name
+        try:
+            found = await self._blocking.call(lambda: self._topics.identified(id_))
+        except SmqError:
+            return None
+        return found.name if found is not None else None
+
+    async def _start(self, name: str | None, data: ProducedPartition, deadline: float) -> _Appended | _Fields:
+        try:
+            hosted = await self._primary(name, data.partition)
+            batch = await self._decode(data)
+            append = BatchAppend(hosted, self._calls, asyncio.get_running_loop())
+            await append.append(batch, deadline)
+            return _Appended(append, batch.rows)
+        except _Refused as refused:
+            return refused.result
+        except SmqError as error:
+            return {"error_code": error_code_of(error), "error_message": error.message}
+
+    async def _primary(self, name: str | None, partition: int) -> HostedSegment:
+        full = full_name(name) if name is not None else None
+        if name is None:
+            raise _Refused(ErrorCode.unknown_topic_id)
+        hosted = find_primary(self._registry, full, partition) if full is not None else None
+        if hosted is None or hosted.machine.outcome is not None:
+            raise _Refused(*await self._leaders.why_not_here(name, partition))
+        if not hosted.machine.config.counts_partitions:
+            raise _Refused(
+                ErrorCode.invalid_record,
+                f"topic {name} takes no batches of Kafka clients, because its partitioner is not Kafka: create one "
+                "with `partitioner: Kafka`",
+            )
+        if not hosted.wire.takes_small_batches:
+            raise _Refused(
+                ErrorCode.invalid_record,
+                f"topic {name} has a schema, and Kafka clients cannot write to such topics yet: use one without",
+            )
+        return hosted
+
+    async def _decode(self, data: ProducedPartition) -> IncomingBatch:
+        records = data.records
+        if records is None or not len(records):
+            raise _Refused(ErrorCode.invalid_record, "the request has no records for this partition")
+
+        def decode() -> IncomingBatch:
+            header = parse_batch(records)
+            return incoming_batch(
+                header, decode_records(records, header, self._max_batch), data.partition, time.time_ns() // NS_PER_MS
+            )
+
+        try:
+            return decode() if len(records) <= DECODE_IN_LOOP_BYTES else await self._blocking.call(decode)
+        except RecordError as error:
+            fields: _Fields = {}
+            if isinstance(error, InvalidRecord) and error.index is not None:
+                fields["record_errors"] = [{"batch_index": error.index, "batch_index_error_message": error.message}]
+            raise _Refused(ErrorCode(error.error_code), error.message, **fields) from None
+
+    async def _finish(self, index: int, started: _Appended | _Fields, deadline: float) -> _Fields:
+        result: _Fields = {"index": index, "base_offset": -1, "record_errors": ()}
+        if not isinstance(started, _Appended):
+            return result | started
+        try:
+            return result | {"error_code": ErrorCode.none, "base_offset": await started.append.offset(deadline)}
+        except SmqError as error:
+            return result | {"error_code": error_code_of(error), "error_message": error.message}
+
+    @staticmethod
+    def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ResponseBody:
+        refused = {"error_code": code, "base_offset": -1, "record_errors": ()}
+        return {
+            "throttle_time": NO_THROTTLE,
+            "responses": [
+                {
+                    "name": topic.name,
+                    "topic_id": topic.topic_id,
+                    "partition_responses": [{"index": it.partition} | refused for it in topic.partitions],
+                }
+                for topic in request.topics
+            ],
+        }

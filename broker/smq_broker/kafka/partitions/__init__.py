@@ -1,0 +1,1 @@
+"""The partitions that a broker leads: appends to them, and reads of their messages."""

@@ -1,0 +1,117 @@
+"""Constructs what serves Kafka clients, from the parts of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry
+
+from smq_broker.kafka.apis.fetch import FetchApi
+from smq_broker.kafka.apis.leaders import Leaders
+from smq_broker.kafka.apis.metadata import MetadataApi
+from smq_broker.kafka.apis.offsets import OffsetsApi
+from smq_broker.kafka.apis.produce import ProduceApi
+from smq_broker.kafka.apis.producer_ids import init_producer_id
+from smq_broker.kafka.cluster import KafkaCluster
+from smq_broker.kafka.executor import Blocking, LoopCalls
+from smq_broker.kafka.partitions.histories import Histories
+from smq_broker.kafka.partitions.tail_reader import TailReader
+from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, Api, ApiTable
+from smq_broker.kafka.topics import KafkaTopics
+from smq_broker.kafka.transport.listener import KafkaListener
+from smq_broker.leader_client.locator import Locator
+from smq_broker.runtime.threads import ThreadSupervisor
+from smq_broker.segments.registry import SegmentRegistry
+from smq_storage.object_store.store import Store
+
+LIST_OFFSETS, METADATA, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CLUSTER = 2, 3, 22, 23, 60
+
+
+class KafkaService:
+    """Listens from its construction on, and answers after ``start``. Raises OSError if the port cannot be bound.
+
+    ``advertised`` returns the address for clients, given that of the listener.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        *,
+        advertised: Callable[[str], str],
+        cluster_id: str,
+        registry: SegmentRegistry,
+        store: Store,
+        locator: Locator,
+        listeners: Callable[[], Mapping[str, str]],
+        max_batch: int,
+        collectors: CollectorRegistry,
+        threads: ThreadSupervisor,
+    ) -> None:
+        loop = asyncio.new_event_loop()
+        cluster = KafkaCluster(
+            cluster_id=cluster_id,
+            incarnation=registry.incarnation,
+            address=lambda: self.address,
+            listeners=listeners,
+        )
+        apis = api_table(
+            cluster=cluster,
+            registry=registry,
+            store=store,
+            topics=KafkaTopics(locator, lambda: topic_names(store)),
+            calls=LoopCalls(loop),
+            max_batch=max_batch,
+        )
+        self._listener = KafkaListener(listen, apis=apis, registry=collectors, threads=threads, loop=loop)
+        self.address = advertised(self._listener.address)
+
+    def start(self) -> None:
+        """Raises Unavailable if the system starts no more threads."""
+        self._listener.start()
+
+    def stop(self) -> None:
+        self._listener.stop()
+
+
+def api_table(
+    *,
+    cluster: KafkaCluster,
+    registry: SegmentRegistry,
+    store: Store,
+    topics: KafkaTopics,
+    calls: LoopCalls,
+    max_batch: int,
+) -> ApiTable:
+    blocking, tails, histories = Blocking(), TailReader(), Histories(store)
+    leaders = Leaders(topics, blocking)
+    metadata = MetadataApi(cluster, topics, blocking)
+    offsets = OffsetsApi(registry=registry, leaders=leaders, tails=tails, histories=histories, blocking=blocking)
+    produce = ProduceApi(
+        registry=registry, topics=topics, leaders=leaders, blocking=blocking, calls=calls, max_batch=max_batch
+    )
+    fetch = FetchApi(
+        registry=registry,
+        topics=topics,
+        leaders=leaders,
+        tails=tails,
+        histories=histories,
+        blocking=blocking,
+        calls=calls,
+    )
+    return {
+        PRODUCE: Api(3, 13, produce.produce),
+        FETCH: Api(4, 17, fetch.fetch),
+        LIST_OFFSETS: Api(1, 10, offsets.list_offsets),
+        METADATA: Api(0, 13, metadata.metadata),
+        INIT_PRODUCER_ID: Api(0, 5, init_producer_id),
+        OFFSET_FOR_LEADER_EPOCH: Api(2, 4, offsets.offset_for_leader_epoch),
+        DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
+    }
+
+
+def topic_names(store: Store) -> Iterator[str]:
+    """The full names of all topics that are or were in the filer. Raises StoreUnavailable."""
+    for namespace in store.folders(""):
+        if not namespace.startswith("_"):
+            yield from store.folders(namespace)
