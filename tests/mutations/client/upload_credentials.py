@@ -101,8 +101,9 @@ MUTATIONS = (
         "forget_that_the_store_needs_credentials",
         "An answer that does not say it changes nothing.",
         STORE,
-        "elif located.needs_credentials and not self._settings.needs_credentials:",
-        "elif located.needs_credentials != self._settings.needs_credentials:",
+        "elif located.needs_credentials and not self._settings.needs_credentials:\n"
+        "            self._settings = replace(self._settings, needs_credentials=True)",
+        "else:\n            self._settings = replace(self._settings, needs_credentials=located.needs_credentials)",
         (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),
     ),
     Mutation(

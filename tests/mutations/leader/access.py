@@ -110,14 +110,6 @@ MUTATIONS = (
         (TEST_BROKERS_DO,),
     ),
     Mutation(
-        "let_clients_report",
-        "Only brokers report, also about nothing.",
-        f"{SECURITY}/access/access_control.py",
-        "elif not caller.proves(needs.incarnation):",
-        "elif caller.is_broker and not caller.proves(needs.incarnation):",
-        (TEST_BROKERS_DO,),
-    ),
-    Mutation(
         "let_brokers_call_everything",
         "The token of a broker opens few calls.",
         f"{SECURITY}/access/access_control.py",
