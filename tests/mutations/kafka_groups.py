@@ -8,6 +8,9 @@ GROUP = "core/smq_core/kafka_groups/group.py"
 TEST_GROUP = "tests/unit/core/kafka_groups/test_group.py"
 OFFSETS = "core/smq_core/kafka_groups/offsets.py"
 TEST_OFFSETS = "tests/unit/core/kafka_groups/test_offsets.py"
+HOSTED = "broker/smq_broker/kafka/groups/hosted_group.py"
+COORDINATOR = "broker/smq_broker/kafka/groups/coordinator.py"
+TEST_COORDINATOR = "tests/unit/broker/kafka/test_group_coordinator.py"
 
 MUTATIONS = (
     Mutation(
@@ -73,5 +76,45 @@ MUTATIONS = (
         "if uid in topics or it.topic not in names}",
         "}",
         (f"{TEST_OFFSETS}::test_a_topic_that_was_created_anew_begins_without_offsets",),
+    ),
+    Mutation(
+        "ack_kafka_commits_before_they_are_written",
+        "A commit is acked after its write.",
+        HOSTED,
+        "        return await asyncio.shield(pending.written)",
+        "        return GroupError.NONE",
+        (f"{TEST_COORDINATOR}::test_clients_repeat_what_the_filer_does_not_take",),
+    ),
+    Mutation(
+        "read_kafka_offsets_before_commits_in_flight",
+        "A client that asks for offsets gets the commits that came before.",
+        COORDINATOR,
+        "            await hosted.written()\n            return",
+        "            return",
+        (f"{TEST_COORDINATOR}::test_a_commit_is_acked_after_its_write_and_joined_with_others",),
+    ),
+    Mutation(
+        "stay_the_coordinator_of_a_kafka_group_that_another_has",
+        "A former coordinator overwrites no commits of the new one.",
+        HOSTED,
+        "if found is None or found[0].session != self.session:",
+        "if found is None:",
+        (f"{TEST_COORDINATOR}::test_the_next_coordinator_continues_generations_and_offsets",),
+    ),
+    Mutation(
+        "begin_a_kafka_group_with_generation_0_after_a_failover",
+        "The generations of a group never go back.",
+        HOSTED,
+        "KafkaGroup(settings, stored.generation)",
+        "KafkaGroup(settings)",
+        (f"{TEST_COORDINATOR}::test_the_next_coordinator_continues_generations_and_offsets",),
+    ),
+    Mutation(
+        "never_check_who_has_a_kafka_group",
+        "A former coordinator whose members commit nothing ends, too.",
+        COORDINATOR,
+        "if was_owned and stored.session != hosted.session:",
+        "if False:",
+        (f"{TEST_COORDINATOR}::test_a_former_coordinator_notices_without_a_commit",),
     ),
 )

@@ -15,6 +15,7 @@ from smq_broker.kafka.apis.produce import ProduceApi
 from smq_broker.kafka.apis.producer_ids import init_producer_id
 from smq_broker.kafka.cluster import KafkaCluster
 from smq_broker.kafka.executor import Blocking, LoopCalls
+from smq_broker.kafka.groups.service import group_apis
 from smq_broker.kafka.partitions.histories import Histories
 from smq_broker.kafka.partitions.tail_reader import TailReader
 from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, Api, ApiTable
@@ -23,6 +24,7 @@ from smq_broker.kafka.transport.listener import KafkaListener
 from smq_broker.leader_client.locator import Locator
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
+from smq_core.kafka_groups.requests import GroupSettings
 from smq_storage.object_store.store import Store
 
 LIST_OFFSETS, METADATA, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CLUSTER = 2, 3, 22, 23, 60
@@ -107,6 +109,7 @@ def api_table(
         INIT_PRODUCER_ID: Api(0, 5, init_producer_id),
         OFFSET_FOR_LEADER_EPOCH: Api(2, 4, offsets.offset_for_leader_epoch),
         DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
+        **group_apis(cluster=cluster, store=store, topics=topics, settings=GroupSettings()),
     }
 
 

@@ -1,0 +1,104 @@
+"""DescribeGroups, ListGroups and DeleteGroups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from smq_broker.kafka.apis.error_codes import NO_THROTTLE
+from smq_broker.kafka.groups.answers import code
+from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
+from smq_broker.kafka.groups.hosted_group import HostedGroup
+from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_core.kafka_groups.group import GroupState
+from smq_core.kafka_groups.group_errors import GroupError
+
+# The state of a group that there is not.
+DEAD = "Dead"
+
+
+class GroupAdminApi:
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    async def describe(self, request: Any, _: RequestContext) -> ResponseBody:
+        return {"throttle_time": NO_THROTTLE, "groups": [await self._describe(name) for name in request.groups]}
+
+    async def list_groups(self, request: Any, _: RequestContext) -> ResponseBody:
+        """Those whose coordinator this is: clients send the request to all brokers."""
+        states = {it.lower() for it in getattr(request, "states_filter", ())}
+        try:
+            stored = await self._coordinator.stored_groups()
+        except GroupFailure as failure:
+            return {"throttle_time": NO_THROTTLE, "error_code": code(failure.error), "groups": ()}
+        groups = [
+            {"group_id": it.name, "protocol_type": it.protocol_type, "group_state": self._state(it.name)}
+            for it in stored
+        ]
+        return {
+            "throttle_time": NO_THROTTLE,
+            "error_code": ErrorCode.none,
+            "groups": [it for it in groups if not states or it["group_state"].lower() in states],
+        }
+
+    async def delete(self, request: Any, _: RequestContext) -> ResponseBody:
+        results = [{"group_id": name, "error_code": code(await self._delete(name))} for name in request.groups_names]
+        return {"throttle_time": NO_THROTTLE, "results": results}
+
+    async def _describe(self, name: str) -> dict[str, Any]:
+        try:
+            stored = await self._coordinator.read(name)
+        except GroupFailure as failure:
+            return _described(name, code(failure.error), "", "", "")
+        hosted = self._coordinator.find(name)
+        if hosted is not None and len(hosted.machine.members):
+            return _described_members(hosted)
+        state = DEAD if stored.deleted else GroupState.EMPTY.value
+        return _described(name, ErrorCode.none, state, stored.protocol_type, "")
+
+    def _state(self, name: str) -> str:
+        hosted = self._coordinator.find(name)
+        return (hosted.machine.state if hosted is not None else GroupState.EMPTY).value
+
+    async def _delete(self, name: str) -> GroupError:
+        try:
+            group = await self._coordinator.group(name)
+        except GroupFailure as failure:
+            return failure.error
+        if len(group.machine.members):
+            return GroupError.NON_EMPTY_GROUP
+        if group.stored.deleted:
+            return GroupError.GROUP_ID_NOT_FOUND
+        return await group.change(lambda it: replace(it, offsets={}, deleted=True))
+
+
+def _described_members(hosted: HostedGroup) -> dict[str, Any]:
+    group = hosted.machine
+    members = [
+        {
+            "member_id": it.id,
+            "group_instance_id": it.instance_id,
+            "client_id": it.request.client_id,
+            "client_host": f"/{it.request.client_host}",
+            "member_metadata": it.metadata(group.protocol),
+            "member_assignment": it.assignment,
+        }
+        for it in group.members.by_id.values()
+    ]
+    described = _described(
+        hosted.name, ErrorCode.none, group.state.value, group.protocol_type or "", group.protocol or ""
+    )
+    return described | {"members": members}
+
+
+def _described(name: str, error: ErrorCode, state: str, protocol_type: str, protocol: str) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "group_id": name,
+        "group_state": state,
+        "protocol_type": protocol_type,
+        "protocol_data": protocol,
+        "members": (),
+    }

@@ -1,0 +1,219 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from smq_broker.kafka.apis.error_codes import NO_THROTTLE
+from smq_broker.kafka.executor import Blocking
+from smq_broker.kafka.groups.answers import code
+from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
+from smq_broker.kafka.groups.group_files import GroupFiles
+from smq_broker.kafka.groups.subscriptions import subscribed_topics
+from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.topics import KafkaTopic, KafkaTopics, kafka_name
+from smq_core.errors import SmqError
+from smq_core.kafka_groups.group_errors import GroupError
+from smq_core.kafka_groups.offsets import (
+    CommittedOffset,
+    GroupOffsets,
+    OffsetCommit,
+    check_commit,
+    with_commits,
+    without,
+)
+
+log = structlog.get_logger()
+
+GROUPS_FROM = 8
+GROUP_ERROR_FROM = 2
+_NO_OFFSET = CommittedOffset(-1)
+
+# What a client asks for: partitions by topic; None for all topics.
+_Wanted = Mapping[str, Iterable[int]] | None
+
+
+class GroupOffsetsApi:
+    def __init__(
+        self, *, coordinator: GroupCoordinator, files: GroupFiles, topics: KafkaTopics, blocking: Blocking
+    ) -> None:
+        self._coordinator = coordinator
+        self._files = files
+        self._topics = topics
+        self._blocking = blocking
+
+    async def commit(self, request: Any, _: RequestContext) -> ResponseBody:
+        """Partitions that there are not get an error, the others are committed."""
+        errors: dict[tuple[str, int], GroupError] = {}
+        try:
+            group = await self._coordinator.group(request.group_id)
+            topics = await self._find(it.name for it in request.topics)
+            commits = [it for topic in request.topics for it in _commits(topic, topics[topic.name], errors)]
+            instance = getattr(request, "group_instance_id", None)
+            generation = request.generation_id_or_member_epoch
+            error = group.act(lambda now: group.machine.check_commit(request.member_id, instance, generation, now))
+            if error is GroupError.NONE and commits:
+                known = group.stored.offsets
+                error = await group.change(
+                    lambda it: replace(it, offsets=with_commits(it.offsets, commits), deleted=False)
+                )
+                if error is GroupError.NONE:
+                    _warn_of_retention(request.group_id, known, topics.values())
+        except GroupFailure as failure:
+            error = failure.error
+        return {
+            "throttle_time": NO_THROTTLE,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": it.partition_index,
+                            "error_code": code(errors.get((topic.name, it.partition_index), error)),
+                        }
+                        for it in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
+        }
+
+    async def fetch(self, request: Any, context: RequestContext) -> ResponseBody:
+        if context.version >= GROUPS_FROM:
+            groups = [await self._fetch(it.group_id, _wanted(it.topics)) for it in request.groups]
+            return {"throttle_time": NO_THROTTLE, "groups": groups}
+        return {
+            "throttle_time": NO_THROTTLE,
+            **await self._fetch(request.group_id, _wanted(request.topics), per_partition=context.version < 2),
+        }
+
+    async def _fetch(self, group: str, wanted: _Wanted, per_partition: bool = False) -> dict[str, Any]:
+        """``per_partition``: the version has no error of the group, so each partition gets it."""
+        error, found = GroupError.NONE, {}
+        try:
+            stored = await self._coordinator.read(group)
+            found = await self._by_name(group, stored.offsets, wanted)
+        except GroupFailure as failure:
+            error = failure.error
+        shown: Mapping[str, Iterable[int]] = found if wanted is None else wanted
+        of_partition = code(error) if per_partition else ErrorCode.none
+        topics = [
+            {
+                "name": name,
+                "partitions": [
+                    _partition(at, found.get(name, {}).get(at, _NO_OFFSET), of_partition) for at in partitions
+                ],
+            }
+            for name, partitions in (shown.items() if error is GroupError.NONE or per_partition else ())
+        ]
+        return {"group_id": group, "error_code": code(error), "topics": topics}
+
+    async def _by_name(
+        self, group: str, offsets: GroupOffsets, wanted: _Wanted
+    ) -> dict[str, Mapping[int, CommittedOffset]]:
+        """The offsets of the wanted topics. Those of a former topic of the name, or of a deleted one, are dropped."""
+        named = {uid: kafka_name(it.topic) for uid, it in offsets.items()}
+        named = {uid: name for uid, name in named.items() if wanted is None or name in wanted}
+        topics = await self._find(named.values())
+        found, gone = {}, set()
+        for uid, name in named.items():
+            topic = topics[name]
+            # A topic that is only not found keeps its offsets: without them a client would begin at the wrong end.
+            if topic.topic.uid != uid if topic is not None else await self._files.is_deleted_topic(uid):
+                gone.add(uid)
+            else:
+                found[name] = offsets[uid].partitions
+        hosted = self._coordinator.find(group)
+        if gone and hosted is not None:
+            await hosted.change(lambda it: replace(it, offsets=without(it.offsets, lambda uid, _: uid in gone)))
+        return found
+
+    async def delete(self, request: Any, _: RequestContext) -> ResponseBody:
+        try:
+            group = await self._coordinator.group(request.group_id)
+            if group.stored.deleted and not len(group.machine.members):
+                raise GroupFailure(GroupError.GROUP_ID_NOT_FOUND)
+            topics = await self._find(it.name for it in request.topics)
+            subscribed = subscribed_topics(group.machine)
+            doomed = {
+                (topic.topic.uid, it.partition_index)
+                for wanted in request.topics
+                if (topic := topics[wanted.name]) is not None and wanted.name not in subscribed
+                for it in wanted.partitions
+            }
+            if doomed:
+                error = await group.change(
+                    lambda it: replace(it, offsets=without(it.offsets, lambda uid, at: (uid, at) in doomed))
+                )
+                if error is not GroupError.NONE:
+                    raise GroupFailure(error)
+        except GroupFailure as failure:
+            return {"throttle_time": NO_THROTTLE, "error_code": code(failure.error), "topics": ()}
+        results = []
+        for wanted in request.topics:
+            error = GroupError.NONE
+            if wanted.name in subscribed:
+                error = GroupError.GROUP_SUBSCRIBED_TO_TOPIC
+            elif topics[wanted.name] is None:
+                error = GroupError.UNKNOWN_TOPIC_OR_PARTITION
+            partitions = [
+                {"partition_index": it.partition_index, "error_code": code(error)} for it in wanted.partitions
+            ]
+            results.append({"name": wanted.name, "partitions": partitions})
+        return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode.none, "topics": results}
+
+    async def _find(self, names: Iterable[str]) -> dict[str, KafkaTopic | None]:
+        """Raises GroupFailure."""
+        wanted = set(names)
+        try:
+            return await self._blocking.call(lambda: {name: self._topics.named(name) for name in wanted})
+        except SmqError:
+            raise GroupFailure(GroupError.COORDINATOR_NOT_AVAILABLE) from None
+
+
+def _commits(wanted: Any, topic: KafkaTopic | None, errors: dict[tuple[str, int], GroupError]) -> list[OffsetCommit]:
+    """The commits for one topic. What cannot be committed is added to ``errors``."""
+    commits = []
+    now = time.time_ns() // 1000
+    for it in wanted.partitions:
+        metadata = it.committed_metadata or ""
+        error = check_commit(it.partition_index, topic.partitions if topic is not None else 0, metadata)
+        if topic is None or error is not GroupError.NONE:
+            errors[wanted.name, it.partition_index] = error
+            continue
+        epoch = getattr(it, "committed_leader_epoch", -1)
+        committed = CommittedOffset(it.committed_offset, epoch, metadata, now)
+        commits.append(OffsetCommit(topic.topic.uid, topic.topic.name, it.partition_index, committed))
+    return commits
+
+
+def _wanted(topics: Any) -> _Wanted:
+    return None if topics is None else {it.name: it.partition_indexes for it in topics}
+
+
+def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "error_code": error,
+    }
+
+
+def _warn_of_retention(group: str, known: GroupOffsets, topics: Iterable[KafkaTopic | None]) -> None:
+    """Once for each topic that a group begins to read."""
+    for it in topics:
+        if it is not None and it.topic.uid not in known and it.topic.spec.retention_keeps_unread:
+            log.warning(
+                "retention does not wait for this group, because Kafka clients read with it: set the topic's "
+                "retention so that they keep up",
+                group=group,
+                topic=it.topic.name,
+            )
