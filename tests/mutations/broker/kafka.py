@@ -16,7 +16,44 @@ DECODING = "broker/smq_broker/kafka/records/decoding.py"
 DECOMPRESSION = "broker/smq_broker/kafka/records/decompression.py"
 TEST_RECORDS = "tests/unit/broker/kafka/test_record_batches.py"
 
+APPEND = "broker/smq_broker/kafka/partitions/append.py"
+TAIL_INDEX = "broker/smq_broker/kafka/partitions/tail_index.py"
+TEST_APPEND = "tests/unit/broker/kafka/test_batch_append.py"
+TEST_TAIL_INDEX = "tests/unit/broker/kafka/test_tail_index.py"
+
 MUTATIONS = (
+    Mutation(
+        "ack_kafka_batches_that_the_seal_left_out",
+        "Of a batch without an ack the outcome of the segment decides.",
+        APPEND,
+        "if entry is None or entry.end > outcome.end:",
+        "if entry is None:",
+        (f"{TEST_APPEND}::test_the_outcome_of_a_sealed_segment_decides",),
+    ),
+    Mutation(
+        "keep_appends_whose_client_has_left",
+        "A segment forgets an append with its ack.",
+        APPEND,
+        "self._hosted.streams.discard(self)  # also if",
+        "pass  # also if",
+        (f"{TEST_APPEND}::test_an_append_whose_client_has_left_is_forgotten_with_its_ack",),
+    ),
+    Mutation(
+        "deliver_kafka_messages_above_the_watermark",
+        "A Kafka client gets only messages that are durable.",
+        TAIL_INDEX,
+        "            if entries[number].entry.end > watermark:\n                return\n",
+        "",
+        (f"{TEST_TAIL_INDEX}::test_messages_above_the_watermark_are_not_found",),
+    ),
+    Mutation(
+        "miss_entries_that_left_the_memory_between_two_reads",
+        "The offsets of a partition count entries that came and left the memory unseen.",
+        TAIL_INDEX,
+        "if self._end < machine.tail_start:",
+        "if False:",
+        (f"{TEST_TAIL_INDEX}::test_entries_that_came_and_left_between_two_updates_are_counted",),
+    ),
     Mutation(
         "answer_kafka_requests_as_they_are_done",
         "Responses have the order of their requests.",

@@ -15,7 +15,7 @@ from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.partitions.histories import Histories
 from smq_broker.kafka.partitions.primaries import find_primary
 from smq_broker.kafka.partitions.rows import rows_of, timestamps_ms
-from smq_broker.kafka.partitions.tail_reader import TailReader, TailState
+from smq_broker.kafka.partitions.tail_reader import TailRead, TailReader
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.topics import full_name
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -67,24 +67,24 @@ class OffsetsApi:
         return {"throttle_time": NO_THROTTLE, "topics": topics}
 
     async def _answer(
-        self, name: str, partition: int, find: Callable[[HostedSegment, int, TailState], Answer]
+        self, name: str, partition: int, find: Callable[[HostedSegment, int, TailRead], Answer]
     ) -> Answer:
-        """What ``find`` answers in another thread, or the error."""
+        """What ``find`` answers in another thread from what is in memory, or the error."""
         full = full_name(name)
         hosted = find_primary(self._registry, full, partition) if full is not None else None
-        state = self._tails.state(hosted, partition) if hosted is not None else None
-        if hosted is None or state is None:
+        tail = self._tails.read_all(hosted, partition) if hosted is not None else None
+        if hosted is None or tail is None:
             code, _ = await self._leaders.why_not_here(name, partition)
             return {"error_code": code}
         try:
-            return await self._blocking.call(lambda: find(hosted, partition, state))
+            return await self._blocking.call(lambda: find(hosted, partition, tail))
         except SmqError as error:
             return {"error_code": error_code_of(error)}
 
-    def _offset(self, timestamp: int, hosted: HostedSegment, partition: int, state: TailState) -> Answer:
+    def _offset(self, timestamp: int, hosted: HostedSegment, partition: int, tail: TailRead) -> Answer:
         epoch = number_of(hosted.name)
         if timestamp == LATEST:
-            return {"timestamp": -1, "offset": state.high_watermark, "leader_epoch": epoch}
+            return {"timestamp": -1, "offset": tail.state.high_watermark, "leader_epoch": epoch}
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = self._histories.of(hosted.topic).history.log_start(partition)
             return {"timestamp": -1, "offset": start, "leader_epoch": epoch}
@@ -92,28 +92,26 @@ class OffsetsApi:
             return {"error_code": ErrorCode.unsupported_version}
         found = self._histories.of(hosted.topic).reader.offset_for_time(partition, timestamp)
         if found is None:
-            found = self._first_in_tail(hosted, partition, state, timestamp)
+            found = _first_since(tail, partition, timestamp)
         if found is None:  # all messages are older
             return {"timestamp": -1, "offset": -1, "leader_epoch": epoch}
         return {"timestamp": found[1], "offset": found[0], "leader_epoch": epoch}
 
-    def _first_in_tail(
-        self, hosted: HostedSegment, partition: int, state: TailState, timestamp: int
-    ) -> tuple[int, int] | None:
-        """The first message of that time or later in memory: its offset and time."""
-        read = self._tails.read(hosted, partition, state.start or 0, 1 << 62)
-        for it in read.entries if read is not None else ():
-            times = timestamps_ms(rows_of(it, partition, it.offset).column("timestamp"))
-            later = np.flatnonzero(times >= timestamp)
-            if later.size:
-                return it.offset + int(later[0]), int(times[later[0]])
-        return None
-
-    def _epoch_end(self, epoch: int, hosted: HostedSegment, partition: int, state: TailState) -> Answer:
+    def _epoch_end(self, epoch: int, hosted: HostedSegment, partition: int, tail: TailRead) -> Answer:
         current = number_of(hosted.name)
         if epoch > current:
             return {"error_code": ErrorCode.unknown_leader_epoch}
         if epoch == current:
-            return {"leader_epoch": current, "end_offset": state.high_watermark}
+            return {"leader_epoch": current, "end_offset": tail.state.high_watermark}
         found, end = self._histories.of(hosted.topic).history.end_of_epoch(partition, epoch)
-        return {"leader_epoch": found, "end_offset": end if end is not None else state.high_watermark}
+        return {"leader_epoch": found, "end_offset": end if end is not None else tail.state.high_watermark}
+
+
+def _first_since(tail: TailRead, partition: int, timestamp: int) -> tuple[int, int] | None:
+    """The first message of that time or later in memory: its offset and time."""
+    for it in tail.entries:
+        times = timestamps_ms(rows_of(it, partition, it.offset).column("timestamp"))
+        later = np.flatnonzero(times >= timestamp)
+        if later.size:
+            return it.offset + int(later[0]), int(times[later[0]])
+    return None

@@ -91,6 +91,7 @@ class BatchAppend:
     def acked(self, acks: list[Ack]) -> None:
         offset = acks[0].first_offset
         assert offset is not None
+        self._hosted.streams.discard(self)  # also if nobody waits any more, because the client has disconnected
         self._post(lambda: self._done.set_result(offset))
 
     def wake(self) -> None:

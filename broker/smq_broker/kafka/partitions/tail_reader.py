@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -13,6 +12,10 @@ from smq_broker.kafka.partitions.tail_index import IndexedEntry, TailIndex
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.model.entities import number_of
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
+from smq_storage.thread_runtime import monotonic
+
+# For how long after the last read of a segment its recent messages are kept in memory for Kafka clients.
+READ_RECENTLY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +36,43 @@ class TailRead:
     is_in_filer: bool = False
 
 
+@dataclass(slots=True)
+class _ReadSegment:
+    index: TailIndex = field(default_factory=TailIndex)
+    read_at: float = 0.0
+
+
 class TailReader:
-    """Used by the listener's loop only, except that ``watch`` is called back by others."""
+    """Used by the listener's loop only. ``clock`` is a monotonic clock in seconds.
 
-    def __init__(self) -> None:
-        self._indexes: WeakKeyDictionary[HostedSegment, TailIndex] = WeakKeyDictionary()
+    A segment that is read counts as one with a reader: some of its messages stay in memory after they were written to
+    the filer.
+    """
 
-    def state(self, hosted: HostedSegment, partition: int) -> TailState | None:
-        """None if the segment is sealed, or does not know where its partitions begin."""
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._segments: dict[HostedSegment, _ReadSegment] = {}
+        self._checked_at = clock()
+
+    def read_all(self, hosted: HostedSegment, partition: int) -> TailRead | None:
+        """All that is in memory below the watermark. None if the segment is not open."""
+        index = self._index(hosted)
         with hosted.lock:
-            return self._state(hosted.machine, self._index(hosted), partition)
+            self._update(hosted, index)
+            state = self._state(hosted.machine, index, partition)
+            if state is None or state.start is None:
+                return None if state is None else TailRead(state=state)
+            found = index.find(partition, state.start, hosted.machine.watermark)
+            return TailRead(state=state, entries=tuple(it for it in found if it.entry.batch.reference is None))
 
     def read(self, hosted: HostedSegment, partition: int, offset: int, max_bytes: int) -> TailRead | None:
-        """What can be delivered from this offset on; at least one entry, if there is any. None as for ``state``."""
-        machine = hosted.machine
+        """What can be delivered from this offset on; at least one entry, if there is any.
+
+        None if the segment is not open, or does not know yet where its partitions begin.
+        """
+        machine, index = hosted.machine, self._index(hosted)
         with hosted.lock:
-            index = self._index(hosted)
+            self._update(hosted, index)
             state = self._state(machine, index, partition)
             if state is None or offset >= state.high_watermark:
                 return None if state is None else TailRead(state=state)
@@ -68,12 +92,27 @@ class TailReader:
             return TailRead(state=state, entries=tuple(found))
 
     def _index(self, hosted: HostedSegment) -> TailIndex:
-        index = self._indexes.get(hosted)
-        if index is None:
-            index = self._indexes[hosted] = TailIndex()
+        now = self._clock()
+        if now - self._checked_at >= READ_RECENTLY_SECONDS / 4:
+            self._checked_at = now
+            self._forget_unread(now)
+        found = self._segments.get(hosted)
+        if found is None:
+            found = self._segments[hosted] = _ReadSegment()
+            hosted.memory.reader_opened()
+        found.read_at = now
+        return found.index
+
+    def _forget_unread(self, now: float) -> None:
+        for hosted, it in list(self._segments.items()):
+            if now - it.read_at >= READ_RECENTLY_SECONDS:
+                del self._segments[hosted]
+                hosted.memory.reader_closed()
+
+    @staticmethod
+    def _update(hosted: HostedSegment, index: TailIndex) -> None:
         if hosted.machine.state is ReplicaState.OPEN:
             index.update(hosted.machine)
-        return index
 
     @staticmethod
     def _state(machine: SegmentReplica, index: TailIndex, partition: int) -> TailState | None:
