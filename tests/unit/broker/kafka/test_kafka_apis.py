@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.index import load_request_schema
+from kio.schema.index import api_key_map
 
 from smq_broker.kafka.apis.error_codes import error_code_of
 from smq_broker.kafka.cluster import KafkaCluster, node_id
 from smq_broker.kafka.executor import LoopCalls
+from smq_broker.kafka.protocol.api_versions import with_api_versions
 from smq_broker.kafka.protocol.codec import encode_response
 from smq_broker.kafka.protocol.entities import build
 from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, ApiTable, ClientConnection, KafkaRequest, RequestContext
@@ -194,6 +198,19 @@ def _ms(count: int) -> Any:
 def test_names_of_topics(kafka: str, full: str | None) -> None:
     assert full_name(kafka) == full
     assert full is None or kafka_name(full) == kafka
+
+
+def test_the_page_lists_the_apis_and_their_versions(apis: ApiTable) -> None:
+    page = Path(__file__).parents[4].joinpath("docs/kafka.md").read_text()
+    rows = re.findall(r"^\| ([A-Z][\w, ]+) \| ([\d–, ]+) \|", page, re.MULTILINE)
+    listed = {}
+    for names, ranges in rows:
+        for name, range_ in zip(names.split(", "), ranges.split(", "), strict=True):
+            low, _, high = range_.partition("–")
+            listed[name] = int(low), int(high or low)
+    served = with_api_versions(apis)
+    named = {"".join(it.title() for it in api_key_map[key].split("_")): api[:2] for key, api in served.items()}
+    assert listed == named
 
 
 def test_a_uid_that_is_no_uuid_gives_an_id_too() -> None:

@@ -50,6 +50,12 @@ def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureF
         (["--ca-file", "c", "--token-file", "t"], FILER, "--token-file: .*logs in at a leader.*--leader"),
         ([], FILER | {"SMQ_CA_FILE": "c", "SMQ_LEADER": "a:1"}, "--token-file: required with --ca-file"),
         (["--permissive", "true"], FILER, "--permissive: needs the roots.*--ca-file"),
+        (["--kafka", "9092"], FILER, "--kafka: .*host:port"),
+        (
+            ["--kafka", ":9092", "--ca-file", "c", "--token-file", "t", "--leader", "a:1"],
+            FILER,
+            "--kafka: Kafka clients cannot be authenticated yet",
+        ),
         ([], FILER | {"SMQ_GRACE": "soon", "SMQ_LISTEN": "7070"}, r"--listen: .*\n--grace: .*number"),
     ],
 )
@@ -80,3 +86,17 @@ def test_a_broker_with_roots_and_a_token_is_secure() -> None:
 )
 def test_the_advertised_address_has_the_port_that_was_bound(listen: str, advertise: str, expected: str):
     assert BrokerSettings(filer_url="s3://x", listen=listen, advertise=advertise).advertised(4711) == expected
+
+
+@pytest.mark.parametrize(
+    ("kafka", "given", "expected"),
+    [
+        ("127.0.0.1:0", {}, "127.0.0.1:4711"),
+        ("0.0.0.0:9092", {"advertise": "10.0.0.7:7071"}, "10.0.0.7:4711"),
+        ("0.0.0.0:9092", {"advertise": "10.0.0.7:7071", "kafka_advertise": "k.example:19092"}, "k.example:19092"),
+    ],
+)
+def test_kafka_clients_connect_to_the_host_of_the_broker_unless_it_is_given(
+    kafka: str, given: dict[str, str], expected: str
+) -> None:
+    assert BrokerSettings(filer_url="s3://x", kafka=kafka, **given).kafka_advertised(4711) == expected  # type: ignore[arg-type]

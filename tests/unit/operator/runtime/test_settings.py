@@ -175,3 +175,10 @@ def test_help_shows_each_flag_and_readable_defaults_only(mode: str, capsys: pyte
     assert all(f"--{flag} …" in shown for flag in flags)
     assert "(default: 10m)" in shown and "(default: info)" in shown
     assert not any(text in shown for text in ("(default: )", "null", "False", "000000", "SUPPRESS", "POD_", "folder …"))
+
+
+def test_each_local_broker_has_a_port_for_kafka_clients() -> None:
+    assert local().arguments_of(1) == []
+    assert local("--kafka", "[::1]:9092").arguments_of(3) == ["--kafka", "[::1]:9094"]
+    with pytest.raises(InvalidRequest, match=r"--kafka: .*host:port"):
+        local("--kafka", "9092")
