@@ -39,6 +39,7 @@ MESSAGE_KEYS = {
     "smq.producing.batching.message_group.MessageGroup": {"keys"},
     "smq.producing.batching.row_batch.RowBatch": {"keys"},
     "smq.reading.open_topic.OpenedTopic": {"key"},
+    "smq_broker.kafka.records.decoding.DecodedRecords": {"keys"},
     "smq_broker.rows.batches.WireSchemas": {"key"},
     "smq_core.file_lists.file_list.FileEntry": {"key_min", "key_max"},
     "smq_core.invariants.Message": {"key"},
@@ -50,6 +51,8 @@ MESSAGE_KEYS = {
     "smq_storage.topic_manifests.fields.SpecModel": {"key"},
 }
 OTHERS = {
+    # The number of an API of Kafka.
+    "smq_broker.kafka.protocol.messages.KafkaRequest": {"api_key"},
     # An object, whose own repr is below: it hides what it has.
     "smq.transport.connect_target.ConnectTarget": {"key"},
     "smq.transport.dialer.Dialer": {"credentials"},

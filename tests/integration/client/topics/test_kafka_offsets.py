@@ -15,7 +15,7 @@ import smq
 from smq_core.model.entities import SealedSegment
 from smq_core.model.kafka_partitioner import kafka_partition_of
 from smq_core.model.keyspace import KeyRange
-from smq_storage.catalog import sealed_index
+from smq_storage.catalog import paths, sealed_index
 from smq_storage.compaction.superseded_files import delete_superseded
 from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -70,6 +70,9 @@ def test_offsets_are_dense_through_all_segments(cluster: LocalCluster, client: s
     with client.producer(topic) as producer:
         for key in KEYS:
             producer.send(b"v", key=key)
+        producer.flush(HANG_GUARD)
+        folder = paths.segment_folder(stored.name, stored.uid, open_segments(client, topic)[0])
+        eventually(lambda: any(store.list(folder)), what="a chunk, so that there will be several files to merge")
         producer.write(pa.table({"key": KEYS * 50, "value": [b"w"] * 50 * len(KEYS)})).result(HANG_GUARD)
         producer.flush(HANG_GUARD)
         count(KEYS, b"v")
