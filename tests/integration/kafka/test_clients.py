@@ -58,10 +58,11 @@ def test_aiokafka_reads_what_the_library_wrote(cluster: LocalCluster, client: sm
         producer.flush(HANG_GUARD)
 
     async def read() -> list[aiokafka.ConsumerRecord]:
-        consumer = aiokafka.AIOKafkaConsumer(kafka_topic, bootstrap_servers=bootstrap(cluster), group_id=None)
+        consumer = aiokafka.AIOKafkaConsumer(
+            kafka_topic, bootstrap_servers=bootstrap(cluster), group_id=None, auto_offset_reset="earliest"
+        )
         await consumer.start()
         try:
-            await consumer.seek_to_beginning()
             return [await asyncio.wait_for(consumer.getone(), HANG_GUARD) for _ in range(500)]
         finally:
             await consumer.stop()
