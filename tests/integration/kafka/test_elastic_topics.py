@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import confluent_kafka
 import pytest
@@ -54,20 +55,31 @@ def test_a_topic_changes_under_a_producer_of_librdkafka(cluster: LocalCluster, c
         segments = admin.segments(topic)
         return [it.name for it in segments] if all(it.phase == "open" for it in segments) else []
 
+    def change(action: Callable[[list[str]], object]) -> None:
+        """Changes open segments. They may be sealed just then, because their broker was killed."""
+
+        def changed() -> bool:
+            try:
+                action(eventually(open_segments))
+            except (smq.InvalidRequest, smq.Unavailable):
+                return False
+            return True
+
+        eventually(changed, what="a change of segments")
+
     def count_is(count: int) -> None:
         eventually(lambda: len(open_segments()) == count, what=f"{count} open segments")
 
     producer = SteadyProducer(cluster, topic)
     try:
         for _ in range(2):
-            before = eventually(open_segments)
-            admin.split(topic, before[0], at=3)
+            change(lambda segments: admin.split(topic, segments[0], at=3))
             count_is(2)
-            admin.roll(topic, eventually(open_segments)[0])
-            eventually(lambda before=before: not set(before) & set(open_segments()) and open_segments(), what="a roll")
+            before = set(open_segments())
+            change(lambda segments: admin.roll(topic, segments[0]))
+            eventually(lambda before=before: open_segments() and before != set(open_segments()), what="a successor")
             cluster.kill_broker(sorted(cluster.pids())[0])
-            count_is(2)
-            admin.merge(topic, eventually(open_segments))
+            change(lambda segments: admin.merge(topic, segments) if len(segments) == 2 else None)
             count_is(1)
     finally:
         producer.stop()
