@@ -86,15 +86,11 @@ def api_table(
     max_batch: int,
 ) -> ApiTable:
     blocking, tails, histories = Blocking(), TailReader(), Histories(store)
-    leaders = Leaders(topics, blocking)
+    leaders = Leaders(registry, topics, blocking)
     metadata = MetadataApi(cluster, topics, blocking)
-    offsets = OffsetsApi(registry=registry, leaders=leaders, tails=tails, histories=histories, blocking=blocking)
-    produce = ProduceApi(
-        registry=registry, topics=topics, leaders=leaders, blocking=blocking, calls=calls, max_batch=max_batch
-    )
+    offsets = OffsetsApi(leaders=leaders, tails=tails, histories=histories, blocking=blocking)
+    produce = ProduceApi(leaders=leaders, blocking=blocking, calls=calls, max_batch=max_batch)
     fetch = FetchApi(
-        registry=registry,
-        topics=topics,
         leaders=leaders,
         tails=tails,
         histories=histories,

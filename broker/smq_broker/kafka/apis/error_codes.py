@@ -26,6 +26,16 @@ from smq_core.errors import (
 # Of responses to clients that have no quota.
 NO_THROTTLE = i32Timedelta.parse(timedelta(0))
 
+
+class Refused(Exception):
+    """A client gets this error for a partition. ``message`` is shown where an API has a place for one."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
 # The first one that fits. Clients repeat a request after some of these, after others they do not.
 _CODES: tuple[tuple[type[SmqError], ErrorCode], ...] = (
     (UnknownTopic, ErrorCode.unknown_topic_or_partition),

@@ -13,18 +13,15 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from smq_broker.kafka.apis.error_codes import error_code_of
+from smq_broker.kafka.apis.error_codes import Refused, error_code_of
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.executor import Blocking, LoopCalls
 from smq_broker.kafka.partitions.histories import Histories
-from smq_broker.kafka.partitions.primaries import find_primary
 from smq_broker.kafka.partitions.rows import record_batch
 from smq_broker.kafka.partitions.tail_reader import TailReader, Watches, encode_entries
 from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic, FetchResponse
 from smq_broker.kafka.protocol.messages import RequestContext
-from smq_broker.kafka.topics import KafkaTopics, full_name
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError
 from smq_core.model.entities import number_of
 
@@ -33,14 +30,6 @@ MAX_RESPONSE_BYTES = 50 * 1024 * 1024
 
 
 UNKNOWN_ID = uuid.UUID(int=0)
-
-
-class _Refused(Exception):
-    """A partition is not read."""
-
-    def __init__(self, code: ErrorCode) -> None:
-        super().__init__(code)
-        self.code = code
 
 
 @dataclass(slots=True)
@@ -55,16 +44,12 @@ class FetchApi:
     def __init__(
         self,
         *,
-        registry: SegmentRegistry,
-        topics: KafkaTopics,
         leaders: Leaders,
         tails: TailReader,
         histories: Histories,
         blocking: Blocking,
         calls: LoopCalls,
     ) -> None:
-        self._registry = registry
-        self._topics = topics
         self._leaders = leaders
         self._tails = tails
         self._histories = histories
@@ -75,7 +60,10 @@ class FetchApi:
         """Answers as soon as there is enough to read, or an error to report; at the latest after the request's wait."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait.total_seconds()
-        names = [await self._name_of(topic) for topic in request.topics]
+        names = [
+            await self._leaders.name_of(getattr(topic, "topic", ""), getattr(topic, "topic_id", None))
+            for topic in request.topics
+        ]
         changed = asyncio.Event()
         watches = Watches(lambda: self._calls.post(changed.set))
         limit = min(request.max_bytes, MAX_RESPONSE_BYTES)
@@ -100,20 +88,10 @@ class FetchApi:
         finally:
             watches.end()
 
-    async def _name_of(self, topic: Any) -> str | None:
-        """The topic's name as Kafka's clients have it. From version 13 on requests have its id."""
-        if (id_ := getattr(topic, "topic_id", None)) is None:
-            return str(topic.topic)
-        try:
-            found = await self._blocking.call(lambda: self._topics.identified(id_))
-        except SmqError:
-            return None
-        return found.name if found is not None else None
-
     async def _read(self, name: str | None, wanted: Any, progress: _Progress, watches: Watches) -> FetchedPartition:
         try:
             found = await self._read_partition(name, wanted, max(0, progress.left), watches)
-        except _Refused as refused:
+        except Refused as refused:
             found = FetchedPartition(partition=wanted.partition, error_code=refused.code.value)
         except SmqError as error:
             found = FetchedPartition(partition=wanted.partition, error_code=error_code_of(error).value)
@@ -127,9 +105,9 @@ class FetchApi:
         max_bytes = min(left, wanted.partition_max_bytes)
         found = self._tails.read(hosted, partition, offset, max_bytes)
         if found is None:  # it is being sealed, or does not know yet where its partitions begin
-            raise _Refused(ErrorCode.not_leader_or_follower)
+            raise Refused(ErrorCode.not_leader_or_follower)
         if offset > found.state.end or offset < 0:
-            raise _Refused(ErrorCode.offset_out_of_range)
+            raise Refused(ErrorCode.offset_out_of_range)
         records = bytearray()
         if left and found.is_in_filer:
             records = await self._blocking.call(lambda: self._read_old(hosted, partition, offset, max_bytes))
@@ -143,25 +121,18 @@ class FetchApi:
         )
 
     async def _primary(self, name: str | None, partition: int, epoch: int, watches: Watches) -> HostedSegment:
-        if name is None:
-            raise _Refused(ErrorCode.unknown_topic_id)
-        full = full_name(name)
-        hosted = find_primary(self._registry, full, partition) if full is not None else None
-        if hosted is None:
-            raise _Refused((await self._leaders.why_not_here(name, partition))[0])
+        hosted = await self._leaders.primary(name, partition)
         watches.begin(hosted)  # before it is read, so that no change is missed
         if not hosted.machine.config.counts_partitions:
-            raise _Refused(ErrorCode.unsupported_for_message_format)
-        if hosted.machine.outcome is not None:
-            raise _Refused((await self._leaders.why_not_here(name, partition))[0])
+            raise Refused(ErrorCode.unsupported_for_message_format)
         if epoch >= 0 and epoch != number_of(hosted.name):
             is_older = epoch < number_of(hosted.name)
-            raise _Refused(ErrorCode.fenced_leader_epoch if is_older else ErrorCode.unknown_leader_epoch)
+            raise Refused(ErrorCode.fenced_leader_epoch if is_older else ErrorCode.unknown_leader_epoch)
         return hosted
 
     def _read_old(self, hosted: HostedSegment, partition: int, offset: int, max_bytes: int) -> bytearray:
         stored = self._histories.of(hosted.topic)
         if offset < stored.history.log_start(partition):
-            raise _Refused(ErrorCode.offset_out_of_range)
+            raise Refused(ErrorCode.offset_out_of_range)
         found = stored.reader.read_partition(partition, offset, max_bytes)
         return bytearray() if found is None else record_batch(found.rows, found.first_offset, found.epoch)

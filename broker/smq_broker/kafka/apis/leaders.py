@@ -1,25 +1,52 @@
-"""Why a partition is not served here."""
+"""Which partitions this broker leads, and why others are not served here."""
 
 from __future__ import annotations
 
+import uuid
+
 from kio.schema.errors import ErrorCode
 
+from smq_broker.kafka.apis.error_codes import Refused
 from smq_broker.kafka.executor import Blocking
-from smq_broker.kafka.topics import KafkaTopics
-from smq_core.errors import StoreUnavailable
+from smq_broker.kafka.partitions.primaries import find_primary
+from smq_broker.kafka.topics import KafkaTopics, full_name
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.registry import SegmentRegistry
+from smq_core.errors import SmqError, StoreUnavailable
 
 
 class Leaders:
-    def __init__(self, topics: KafkaTopics, blocking: Blocking) -> None:
+    def __init__(self, registry: SegmentRegistry, topics: KafkaTopics, blocking: Blocking) -> None:
+        self._registry = registry
         self._topics = topics
         self._blocking = blocking
 
-    async def why_not_here(self, name: str, partition: int) -> tuple[ErrorCode, str | None]:
-        """The error of a request for a partition that this broker does not lead, and its message."""
+    async def name_of(self, name: str, id_: uuid.UUID | None) -> str | None:
+        """The name of a topic in a request, which has its id from some version on. None if nobody has that id."""
+        if id_ is None:
+            return name
+        try:
+            found = await self._blocking.call(lambda: self._topics.identified(id_))
+        except SmqError:
+            return None
+        return found.name if found is not None else None
+
+    async def primary(self, name: str | None, partition: int) -> HostedSegment:
+        """The segment that takes this partition's messages, whose primary is here. Raises Refused."""
+        if name is None:
+            raise Refused(ErrorCode.unknown_topic_id)
+        full = full_name(name)
+        hosted = find_primary(self._registry, full, partition) if full is not None else None
+        if hosted is None or hosted.machine.outcome is not None:
+            raise await self.why_not_here(name, partition)
+        return hosted
+
+    async def why_not_here(self, name: str, partition: int) -> Refused:
+        """The error of a request for a partition that this broker does not lead."""
         try:
             found = await self._blocking.call(lambda: self._topics.named(name))
         except StoreUnavailable as error:
-            return ErrorCode.kafka_storage_error, error.message
+            return Refused(ErrorCode.kafka_storage_error, error.message)
         if found is None or not 0 <= partition < found.partitions:
-            return ErrorCode.unknown_topic_or_partition, None
-        return ErrorCode.not_leader_or_follower, None
+            return Refused(ErrorCode.unknown_topic_or_partition)
+        return Refused(ErrorCode.not_leader_or_follower)

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 from kio.schema.errors import ErrorCode
 
-from smq_broker.kafka.apis.error_codes import NO_THROTTLE, error_code_of
+from smq_broker.kafka.apis.error_codes import NO_THROTTLE, Refused, error_code_of
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.partitions.histories import Histories
-from smq_broker.kafka.partitions.primaries import find_primary
 from smq_broker.kafka.partitions.rows import rows_of, timestamps_ms
 from smq_broker.kafka.partitions.tail_reader import TailRead, TailReader
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
-from smq_broker.kafka.topics import full_name
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError
 from smq_core.model.entities import number_of
 
@@ -32,13 +29,11 @@ class OffsetsApi:
     def __init__(
         self,
         *,
-        registry: SegmentRegistry,
         leaders: Leaders,
         tails: TailReader,
         histories: Histories,
         blocking: Blocking,
     ) -> None:
-        self._registry = registry
         self._leaders = leaders
         self._tails = tails
         self._histories = histories
@@ -70,14 +65,16 @@ class OffsetsApi:
         self, name: str, partition: int, find: Callable[[HostedSegment, int, TailRead], Answer]
     ) -> Answer:
         """What ``find`` answers in another thread from what is in memory, or the error."""
-        full = full_name(name)
-        hosted = find_primary(self._registry, full, partition) if full is not None else None
-        tail = self._tails.read_all(hosted, partition) if hosted is not None else None
-        if hosted is None or tail is None:
-            code, _ = await self._leaders.why_not_here(name, partition)
-            return {"error_code": code}
         try:
+            hosted = await self._leaders.primary(name, partition)
+            if not hosted.machine.config.counts_partitions:
+                raise Refused(ErrorCode.unsupported_for_message_format)
+            tail = self._tails.read_all(hosted, partition)
+            if tail is None:
+                raise await self._leaders.why_not_here(name, partition)
             return await self._blocking.call(lambda: find(hosted, partition, tail))
+        except Refused as refused:
+            return {"error_code": refused.code}
         except SmqError as error:
             return {"error_code": error_code_of(error)}
 

@@ -10,20 +10,17 @@ from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from smq_broker.kafka.apis.error_codes import NO_THROTTLE, error_code_of
+from smq_broker.kafka.apis.error_codes import NO_THROTTLE, Refused, error_code_of
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.executor import Blocking, LoopCalls
 from smq_broker.kafka.partitions.append import BatchAppend
-from smq_broker.kafka.partitions.primaries import find_primary
 from smq_broker.kafka.partitions.rows import incoming_batch
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
-from smq_broker.kafka.protocol.produce_request import ProducedPartition, ProducedTopic, ProduceRequest
+from smq_broker.kafka.protocol.produce_request import ProducedPartition, ProduceRequest
 from smq_broker.kafka.records.batch_header import parse_batch
 from smq_broker.kafka.records.decoding import decode_records
 from smq_broker.kafka.records.errors import InvalidRecord, RecordError
-from smq_broker.kafka.topics import KafkaTopics, full_name
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError
 from smq_core.replica.log_entries import IncomingBatch
 
@@ -34,14 +31,6 @@ DECODE_IN_LOOP_BYTES = 64 * 1024
 _Fields: TypeAlias = dict[str, Any]
 
 ALL_REPLICAS, ONE_REPLICA, NO_ACK = -1, 1, 0
-
-
-class _Refused(Exception):
-    """A batch is not appended."""
-
-    def __init__(self, code: ErrorCode, message: str | None = None, **fields: Any) -> None:
-        super().__init__(message)
-        self.result = {"error_code": code, "error_message": message, **fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +45,11 @@ class ProduceApi:
     def __init__(
         self,
         *,
-        registry: SegmentRegistry,
-        topics: KafkaTopics,
         leaders: Leaders,
         blocking: Blocking,
         calls: LoopCalls,
         max_batch: int,
     ) -> None:
-        self._registry = registry
-        self._topics = topics
         self._leaders = leaders
         self._blocking = blocking
         self._calls = calls
@@ -84,7 +69,7 @@ class ProduceApi:
         started: list[list[tuple[int, _Appended | _Fields]]] = []
         async with context.connection.produce_turn:
             for topic in request.topics:
-                name = await self._name_of(topic)
+                name = await self._leaders.name_of(topic.name, topic.topic_id)
                 started.append([(it.partition, await self._start(name, it, deadline)) for it in topic.partitions])
         if request.acks == NO_ACK:
             for _, it in chain.from_iterable(started):
@@ -98,16 +83,6 @@ class ProduceApi:
             responses.append({"name": topic.name, "topic_id": topic.topic_id, "partition_responses": results})
         return {"throttle_time": NO_THROTTLE, "responses": responses}
 
-    async def _name_of(self, topic: ProducedTopic) -> str | None:
-        """The topic's name as Kafka's clients have it. From version 13 on requests have its id."""
-        if (id_ := topic.topic_id) is None:
-            return topic.name
-        try:
-            found = await self._blocking.call(lambda: self._topics.identified(id_))
-        except SmqError:
-            return None
-        return found.name if found is not None else None
-
     async def _start(self, name: str | None, data: ProducedPartition, deadline: float) -> _Appended | _Fields:
         try:
             hosted = await self._primary(name, data.partition)
@@ -115,26 +90,23 @@ class ProduceApi:
             append = BatchAppend(hosted, self._calls, asyncio.get_running_loop())
             await append.append(batch, deadline)
             return _Appended(append, batch.rows)
-        except _Refused as refused:
-            return refused.result
+        except RecordError as error:
+            return _refused_records(error)
+        except Refused as refused:
+            return {"error_code": refused.code, "error_message": refused.message}
         except SmqError as error:
             return {"error_code": error_code_of(error), "error_message": error.message}
 
     async def _primary(self, name: str | None, partition: int) -> HostedSegment:
-        full = full_name(name) if name is not None else None
-        if name is None:
-            raise _Refused(ErrorCode.unknown_topic_id)
-        hosted = find_primary(self._registry, full, partition) if full is not None else None
-        if hosted is None or hosted.machine.outcome is not None:
-            raise _Refused(*await self._leaders.why_not_here(name, partition))
+        hosted = await self._leaders.primary(name, partition)
         if not hosted.machine.config.counts_partitions:
-            raise _Refused(
+            raise Refused(
                 ErrorCode.invalid_record,
                 f"topic {name} takes no batches of Kafka clients, because its partitioner is not Kafka: create one "
                 "with `partitioner: Kafka`",
             )
         if not hosted.wire.takes_small_batches:
-            raise _Refused(
+            raise Refused(
                 ErrorCode.invalid_record,
                 f"topic {name} has a schema, and Kafka clients cannot write to such topics yet: use one without",
             )
@@ -143,7 +115,7 @@ class ProduceApi:
     async def _decode(self, data: ProducedPartition) -> IncomingBatch:
         records = data.records
         if records is None or not len(records):
-            raise _Refused(ErrorCode.invalid_record, "the request has no records for this partition")
+            raise Refused(ErrorCode.invalid_record, "the request has no records for this partition")
 
         def decode() -> IncomingBatch:
             header = parse_batch(records)
@@ -151,13 +123,7 @@ class ProduceApi:
                 header, decode_records(records, header, self._max_batch), data.partition, time.time_ns() // NS_PER_MS
             )
 
-        try:
-            return decode() if len(records) <= DECODE_IN_LOOP_BYTES else await self._blocking.call(decode)
-        except RecordError as error:
-            fields: _Fields = {}
-            if isinstance(error, InvalidRecord) and error.index is not None:
-                fields["record_errors"] = [{"batch_index": error.index, "batch_index_error_message": error.message}]
-            raise _Refused(ErrorCode(error.error_code), error.message, **fields) from None
+        return decode() if len(records) <= DECODE_IN_LOOP_BYTES else await self._blocking.call(decode)
 
     async def _finish(self, index: int, started: _Appended | _Fields, deadline: float) -> _Fields:
         result: _Fields = {"index": index, "base_offset": -1, "record_errors": ()}
@@ -182,3 +148,10 @@ class ProduceApi:
                 for topic in request.topics
             ],
         }
+
+
+def _refused_records(error: RecordError) -> _Fields:
+    fields: _Fields = {"error_code": ErrorCode(error.error_code), "error_message": error.message}
+    if isinstance(error, InvalidRecord) and error.index is not None:
+        fields["record_errors"] = [{"batch_index": error.index, "batch_index_error_message": error.message}]
+    return fields
