@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 
@@ -25,6 +25,7 @@ from smq_broker.leader_client.locator import Locator
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.kafka_groups.requests import GroupSettings
+from smq_storage.catalog.topics import topics_with_folders
 from smq_storage.object_store.store import Store
 
 LIST_OFFSETS, METADATA, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CLUSTER = 2, 3, 22, 23, 60
@@ -61,7 +62,7 @@ class KafkaService:
             cluster=cluster,
             registry=registry,
             store=store,
-            topics=KafkaTopics(locator, lambda: topic_names(store)),
+            topics=KafkaTopics(locator, lambda: topics_with_folders(store)),
             calls=LoopCalls(loop),
             max_batch=max_batch,
         )
@@ -107,10 +108,3 @@ def api_table(
         DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
         **group_apis(cluster=cluster, store=store, topics=topics, settings=GroupSettings()),
     }
-
-
-def topic_names(store: Store) -> Iterator[str]:
-    """The full names of all topics that are or were in the filer. Raises StoreUnavailable."""
-    for namespace in store.folders(""):
-        if not namespace.startswith("_"):
-            yield from store.folders(namespace)

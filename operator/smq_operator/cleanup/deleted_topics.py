@@ -32,7 +32,7 @@ from smq_storage.catalog.deleted_topics import (
     remove_deleted_topic,
 )
 from smq_storage.catalog.filer_time import modified_at_or_none
-from smq_storage.catalog.topics import put_current, read_current, read_current_topic
+from smq_storage.catalog.topics import put_current, read_current, read_current_topic, topics_with_folders
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 
@@ -142,19 +142,16 @@ def record_vanished_topics(
     if not owner or not live_topics.complete:
         return []
     found = []
-    for namespace in store.folders(""):
-        if namespace.startswith("_"):
+    for topic in topics_with_folders(store):
+        if topic in live_topics.names:
             continue
-        for topic in store.folders(namespace):
-            if topic in live_topics.names:
+        with scan.document(paths.current(topic)):
+            current = read_current_topic(store, topic)
+            if current is None or current.owner != owner:
                 continue
-            with scan.document(paths.current(topic)):
-                current = read_current_topic(store, topic)
-                if current is None or current.owner != owner:
-                    continue
-                if read_deleted_topic(store, current.uid) is None:
-                    record_deletion(store, topic, current.uid, retry_policy, now)
-                    found.append(topic)
-                if current.uid_is_external:  # it never returns, so its segments are sealed now
-                    retire(store, topic, current.uid, retry_policy, now)
+            if read_deleted_topic(store, current.uid) is None:
+                record_deletion(store, topic, current.uid, retry_policy, now)
+                found.append(topic)
+            if current.uid_is_external:  # it never returns, so its segments are sealed now
+                retire(store, topic, current.uid, retry_policy, now)
     return found

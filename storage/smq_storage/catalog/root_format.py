@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from smq_core.errors import StoreUnsupported
 from smq_storage.catalog import paths
+from smq_storage.catalog.topics import topics_with_folders
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_documents import read_document, write_document
 from smq_storage.object_store.store import ObjectMissing, Store
@@ -50,13 +51,12 @@ def root_id(store: Store) -> str:
 
 
 def _find_topic_of_format_1(store: Store) -> str | None:
-    for namespace in store.folders(""):
-        for topic in store.folders(namespace) if not namespace.startswith("_") else ():
-            try:
-                store.head(f"{topic}/current.json")
-            except ObjectMissing:
-                continue
-            return topic
+    for topic in topics_with_folders(store):
+        try:
+            store.head(f"{topic}/current.json")
+        except ObjectMissing:
+            continue
+        return topic
     return None
 
 

@@ -6,6 +6,7 @@ Topic manifests are another package, ``topic_manifests``, because brokers do wit
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from smq_core.errors import Conflict
@@ -23,6 +24,7 @@ __all__ = [
     "read_current",
     "read_current_topic",
     "read_topic",
+    "topics_with_folders",
 ]
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
@@ -52,6 +54,13 @@ def read_current_topic(store: Store, topic: str) -> CurrentTopic | None:
     """The living topic of that name, or None if there is none."""
     found = read_unless_missing(store, paths.current(topic), CurrentTopic)
     return found[0] if found and found[0].uid else None
+
+
+def topics_with_folders(store: Store) -> Iterator[str]:
+    """The full names of all topics that are or were in the filer. Raises StoreUnavailable."""
+    for namespace in store.folders(""):
+        if not namespace.startswith("_"):
+            yield from store.folders(namespace)
 
 
 def put_current(
