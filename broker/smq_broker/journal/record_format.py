@@ -114,6 +114,12 @@ def record_parts(nonce: int, at: int, header: bytes, body: Sequence[Bytes]) -> t
     return [begin, *body, rest], end
 
 
+def body_place(at: int, header_length: int, body: Sequence[Bytes]) -> tuple[int, int]:
+    """Where ``record_parts`` places the body, and its length."""
+    length = sum(map(_length, body))
+    return _layout(at, header_length, length)[0], length
+
+
 def scan(data: bytes | memoryview) -> ScannedFile:
     """Checks the records of a whole file."""
     view = memoryview(data)

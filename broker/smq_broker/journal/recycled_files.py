@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from smq_broker.journal.mapped_file import MappedFile
 from smq_broker.runtime.lock_order import BrokerLock
 from smq_storage.process.locks import make_lock
 
@@ -36,12 +37,12 @@ class RecycledFiles:
         self._on_resize = on_resize
         self._limit_bytes = limit_bytes
         self._lock = make_lock(BrokerLock.RECYCLED_FILES)
-        self._files: list[tuple[Path, int]] = []
+        self._files: list[tuple[Path, int, MappedFile | None]] = []
         self._bytes = 0
         self._added = 0
 
-    def add(self, path: Path) -> None:
-        """Takes a file from its folder, or deletes it if there are enough."""
+    def add(self, path: Path, mapped: MappedFile | None = None) -> None:
+        """Takes a file from its folder, or deletes it if there are enough. It waits here until ``mapped`` is unused."""
         try:
             size = path.stat().st_size
         except FileNotFoundError:
@@ -52,7 +53,7 @@ class RecycledFiles:
                 self._added += 1
                 recycled = self._folder / str(self._added)
                 path.rename(recycled)
-                self._files.append((recycled, size))
+                self._files.append((recycled, size, mapped))
                 self._resized(size)
                 return
         path.unlink(missing_ok=True)
@@ -60,12 +61,14 @@ class RecycledFiles:
     def take(self) -> RecycledFile | None:
         """The one that was added last, whose pages are most likely in memory. It is the caller's from now on."""
         with self._lock:
-            if not self._files:
+            unused = (at for at in reversed(range(len(self._files))) if not _is_in_use(self._files[at]))
+            at = next(unused, None)
+            if at is None:
                 return None
-            path, size = self._files.pop()
+            path, size, _ = self._files.pop(at)
             self._resized(-size)
             try:
-                return RecycledFile(path, os.open(path, os.O_WRONLY | os.O_CLOEXEC), size)
+                return RecycledFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC), size)
             except FileNotFoundError:
                 return None  # somebody deleted it
 
@@ -74,7 +77,7 @@ class RecycledFiles:
         with self._lock:
             found, self._files = self._files, []
             self._resized(-self._bytes)
-            for path, _ in found:
+            for path, _, _ in found:
                 path.unlink(missing_ok=True)
         return bool(found)
 
@@ -85,3 +88,8 @@ class RecycledFiles:
     def _resized(self, nbytes: int) -> None:
         self._bytes += nbytes
         self._on_resize(nbytes)
+
+
+def _is_in_use(file: tuple[Path, int, MappedFile | None]) -> bool:
+    mapped = file[2]
+    return mapped is not None and mapped.in_use()

@@ -11,10 +11,10 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -29,7 +29,16 @@ from smq_broker.journal.journal_files import (
     records_file,
     write_definition,
 )
-from smq_broker.journal.record_format import EMPTY_BYTES, END_BYTES, RECORDS_AT, Bytes, empty_file, record_parts
+from smq_broker.journal.mapped_file import MappedFile
+from smq_broker.journal.record_format import (
+    EMPTY_BYTES,
+    END_BYTES,
+    RECORDS_AT,
+    Bytes,
+    body_place,
+    empty_file,
+    record_parts,
+)
 from smq_broker.journal.recycled_files import RecycledFiles
 from smq_broker.journal.row_encoder import RowEncoder
 from smq_broker.runtime.lock_order import BrokerLock
@@ -38,10 +47,13 @@ from smq_storage.process.locks import make_rlock
 
 # A file that has as many bytes of records gets no more.
 FILE_BYTES = 16 * 1024 * 1024
+# The rows of smaller records stay in the memory that they came in: a mapped page would have little of them.
+MAP_FROM_BYTES = 64 * 1024
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -76,19 +88,20 @@ class _File:
     nonce: int
     size: int
     at: int = RECORDS_AT
+    mapped: MappedFile = field(default_factory=MappedFile)
 
 
 def _on_disk(
-    operation: Callable[Concatenate[SegmentJournal, P], None],
-) -> Callable[Concatenate[SegmentJournal, P], None]:
+    operation: Callable[Concatenate[SegmentJournal, P], R],
+) -> Callable[Concatenate[SegmentJournal, P], R]:
     """Holds the journal's lock during the operation, and lets ``DiskActivity`` know of the outermost one."""
 
     @wraps(operation)
-    def locked(journal: SegmentJournal, *args: P.args, **kwargs: P.kwargs) -> None:
+    def locked(journal: SegmentJournal, *args: P.args, **kwargs: P.kwargs) -> R:
         with journal.lock:
             is_outermost = journal.activity.begin(journal)
             try:
-                operation(journal, *args, **kwargs)
+                return operation(journal, *args, **kwargs)
             finally:
                 if is_outermost:
                     journal.activity.end(journal)
@@ -143,15 +156,18 @@ class SegmentJournal:
             self._created = True
 
     @_on_disk
-    def append(self, first: int, end: int, header: bytes, rows: pa.RecordBatch | bytes) -> None:
+    def append(self, first: int, end: int, header: bytes, rows: pa.RecordBatch | bytes) -> pa.Buffer | None:
         """Writes one record with the messages ``first .. end - 1``. After an error part of it may be there.
 
         ``rows`` may be encoded already, as by ``RecordBatch.serialize``. They are empty if the header has them.
 
+        Returns the encoded rows as the file has them, if they are worth it. The file stays as it is until nobody refers
+        to them any more.
+
         May raise ArrowException.
         """
         if self.ended:
-            return
+            return None
         if not self._created:
             self.create()
         body = [rows] if isinstance(rows, bytes) else self._encoder.encode(rows)
@@ -163,8 +179,15 @@ class SegmentJournal:
         parts, record_end = record_parts(current.nonce, current.at, header, body)
         self._write(self._fd, parts, current.at)
         self._meter.written(record_end - current.at, time.perf_counter() - began)
+        body_at, body_length = body_place(current.at, len(header), body)
         current.at, current.end = record_end, end
         self._resize(current, max(current.size, record_end + END_BYTES))
+        if body_length < MAP_FROM_BYTES:
+            return None
+        try:
+            return current.mapped.read(self._fd, body_at, body_length)
+        except OSError:
+            return None  # too many mappings: these rows stay in memory
 
     @_on_disk
     def trim(self, chain_end: int) -> None:
@@ -176,10 +199,16 @@ class SegmentJournal:
             if self.ended:
                 done.path.unlink(missing_ok=True)  # the disk failed
             else:
-                self._recycled.add(done.path)
+                self._recycled.add(done.path, done.mapped)
         if self._fd is None or self._files[-1].at == RECORDS_AT or self._files[-1].end > chain_end:
             return
         current = self._files[-1]
+        if current.mapped.in_use():
+            self._begin_file(current.end, reuse=False)
+            self._files.popleft()
+            self._resize(current, 0)
+            self._recycled.add(current.path, current.mapped)
+            return
         current.nonce = _new_nonce()
         self._write(self._fd, [empty_file(current.nonce)], 0)
         current.at = RECORDS_AT
@@ -196,10 +225,11 @@ class SegmentJournal:
         self.close()
         for file in self._files:
             self._resize(file, 0)
+        mapped = {file.path.name: file.mapped for file in self._files}
         self._files.clear()
         if self._created:
             self._created = False
-            remove_folder(self.folder, None if failed else self._recycled)
+            _remove_folder(self.folder, None if failed else self._recycled, mapped)
 
     @_on_disk
     def give_up(self) -> None:
@@ -265,8 +295,13 @@ class SegmentJournal:
             self._fd = None
 
 
-def remove_folder(folder: Path, recycled: RecycledFiles | None = None) -> None:
-    """Deletes a segment's folder, and its parent if that is empty. Its files of records are recycled. Raises OSError.
+def remove_folder(folder: Path) -> None:
+    """Deletes a segment's folder, and its parent if that is empty. Raises OSError."""
+    _remove_folder(folder, None, {})
+
+
+def _remove_folder(folder: Path, recycled: RecycledFiles | None, mapped: dict[str, MappedFile]) -> None:
+    """As ``remove_folder``, but files of records are recycled. ``mapped`` by their names.
 
     The rename comes first, so that no recovery finds half of the files.
     """
@@ -275,7 +310,7 @@ def remove_folder(folder: Path, recycled: RecycledFiles | None = None) -> None:
     if recycled is not None:
         for path in list(removed.iterdir()):
             if first_offset(path) is not None:
-                recycled.add(path)
+                recycled.add(path, mapped.get(path.name))
     shutil.rmtree(removed)
     try:
         folder.parent.rmdir()

@@ -62,7 +62,11 @@ class Compactor:
 
 def compact(spans: Sequence[PayloadSpan]) -> None:
     """Moves the rows of these payloads into one block."""
-    block = ArrowBlock(concat([part for part, _ in _contiguous_slices(spans)]))
+    move(spans, ArrowBlock(concat([part for part, _ in _contiguous_slices(spans)])))
+
+
+def move(spans: Sequence[PayloadSpan], block: Block) -> None:
+    """Lets these payloads refer to a block that has the same rows in their order."""
     at = 0
     for payload, rows in spans:
         payload.location = (block, at)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from smq_broker.rows.batches import MAX_MESSAGE_BYTES
+from smq_broker.rows.blocks import ArrowBlock
+from smq_broker.rows.payloads import move, payload_spans
 from smq_broker.rows.replication_messages import encode_message
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.replica.log_entries import ReplicationMessage
@@ -81,8 +83,13 @@ def remove_journal(hosted: HostedSegment) -> None:
 def _append(hosted: HostedSegment, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch | bytes) -> None:
     assert hosted.journal is not None
     journal, first, end = hosted.journal, message.entries[0].first, message.entries[-1].end
-    if _guard(hosted, lambda: journal.append(first, end, header, rows)):
+    written: list[pa.Buffer | None] = []
+    if _guard(hosted, lambda: written.append(journal.append(first, end, header, rows))):
         hosted.journal_written(end)
+        if written[0] is not None:
+            # From now on the file has the only copy, and the memory that received the rows is free for others.
+            batch = pa.ipc.read_record_batch(written[0], hosted.wire.message)
+            move(payload_spans(message.entries), ArrowBlock(batch))
 
 
 def _guard(hosted: HostedSegment, write: Callable[[], None]) -> bool:

@@ -1,11 +1,14 @@
 """Brokers are killed at once while they take messages; the next processes find all acked ones in the journals."""
 
+import os
+import signal
 import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from smq_core.errors import SmqError
 from smq_core.model.entities import Segment, Topic
 from smq_storage.catalog.topics import put_topic
 from smq_storage.chunks.chain import ChunkChain
@@ -120,3 +123,19 @@ def test_a_second_process_on_the_same_journal_does_not_start(journaled: Journale
     (other,) = brokers.start("b1", flags=["--journal", str(journaled.folder / "b1")], wait=False)
     assert other.wait() == 2
     assert "used by another process" in other.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_process_that_loses_its_files_ends_and_the_other_replica_has_all(journaled: Journaled, store: Store):
+    producer = RawProducer(journaled.one.address, journaled.topic, journaled.segment)
+    value = b"x" * 200_000
+    for _ in range(3):
+        producer.wait_acked(producer.send(rows([value])))
+    for file in (journaled.folder / "b1").rglob("*.log"):
+        os.truncate(file, 0)  # as somebody who tidies up
+    with pytest.raises((pa.ArrowException, OSError, SmqError)):
+        journaled.one.flush(journaled.topic, journaled.segment)
+    assert journaled.one.wait() == -signal.SIGBUS
+    assert "Fatal Python error: Bus error" in journaled.one.log.read_text()
+    assert journaled.two.seal(journaled.topic, journaled.segment).end == 3
+    assert stored_values(store, journaled) == [value] * 3

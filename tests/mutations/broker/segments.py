@@ -8,6 +8,7 @@ TAIL = "broker/smq_broker/streams/tail.py"
 TEST_TAIL = "tests/unit/broker/streams/test_tail.py"
 TEST_PRODUCER = "tests/unit/broker/producers/test_session.py"
 TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
+TEST_MAPPED_ROWS = "tests/unit/broker/journal/test_mapped_rows.py"
 TEST_JOURNAL_ON_DISK = "tests/unit/broker/journal/test_journal_files_on_disk.py"
 TEST_JOURNAL_FILES = "tests/property/test_journal_files.py"
 FILE_WRITER = "broker/smq_broker/journal/file_writer.py"
@@ -539,6 +540,38 @@ MUTATIONS = (
         "        os.ftruncate(self._fd, EMPTY_BYTES)",
         "        pass",
         (f"{TEST_JOURNAL_ON_DISK}::test_an_emptied_file_gives_its_space_back",),
+    ),
+    Mutation(
+        "use_a_file_again_whose_rows_are_read",
+        "A journal's file is used again only when nobody can read its former rows any more.",
+        "broker/smq_broker/journal/recycled_files.py",
+        "if not _is_in_use(self._files[at]))",
+        "if True)",
+        (f"{TEST_MAPPED_ROWS}::test_a_file_is_not_used_again_while_its_rows_may_be_read",),
+    ),
+    Mutation(
+        "cut_off_a_file_whose_rows_are_read",
+        "A file is not cut off under a reader, because that ends the process.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "        if current.mapped.in_use():",
+        "        if False:",
+        (f"{TEST_MAPPED_ROWS}::test_the_last_file_is_not_cut_off_while_its_rows_may_be_read",),
+    ),
+    Mutation(
+        "use_the_files_of_a_sealed_segment_while_its_rows_are_read",
+        "Readers of a segment that has been sealed keep its rows.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "                recycled.add(path, mapped.get(path.name))\n",
+        "                recycled.add(path)\n",
+        (f"{TEST_MAPPED_ROWS}::test_files_of_a_sealed_segment_stay_while_their_rows_may_be_read",),
+    ),
+    Mutation(
+        "keep_large_rows_twice",
+        "Large rows that the journal has are in no other memory.",
+        "broker/smq_broker/segments/journaling.py",
+        "        if written[0] is not None:",
+        "        if False:",
+        (f"{TEST_MAPPED_ROWS}::test_the_tail_of_a_replica_has_large_rows_in_its_journal_only",),
     ),
     Mutation(
         "report_while_the_disk_does_not_answer",
