@@ -206,7 +206,13 @@ class Broker:
         )
         address = settings.advertised(server.port)
         kafka = self._listen_for_kafka_clients(
-            registry, store=store, locator=locator, collectors=collectors, threads=threads
+            registry,
+            store=store,
+            locator=locator,
+            security=security,
+            channels=channels,
+            collectors=collectors,
+            threads=threads,
         )
         session = LeaderSession(
             address=address,
@@ -232,7 +238,13 @@ class Broker:
         if settings.drain:
             self._stop.set()
         session.start()
-        security.start_renewal(server.swap, threads)
+
+        def renewed() -> None:
+            if kafka is not None:
+                kafka.renew(security.certificate)
+            server.swap()
+
+        security.start_renewal(renewed, threads)
         relay = self._relay(
             session, address=address, channels=channels, dialer=dialer, collectors=collectors, threads=threads
         )
@@ -296,7 +308,9 @@ class Broker:
         from smq_broker.access.secure_broker import SecureBroker
         from smq_broker.leader_client.login import LeaderLogin
 
-        login = LeaderLogin(self.incarnation, self._leaders, channels)
+        login = LeaderLogin(
+            self.incarnation, leaders=self._leaders, channels=channels, hosts=self.settings.kafka_hosts()
+        )
 
         def show(reason: str, retry_in: float) -> None:
             self._not_ready = reason
@@ -401,6 +415,8 @@ class Broker:
         *,
         store: Store,
         locator: Locator,
+        security: Security,
+        channels: LeaderChannels,
         collectors: CollectorRegistry,
         threads: ThreadSupervisor,
     ) -> KafkaService | None:
@@ -409,6 +425,15 @@ class Broker:
             return None
         from smq_broker.kafka.service import KafkaService
 
+        checks = None
+        if security.certificate is not None and not security.permissive:
+            from smq_broker.access.secure_broker import SecureBroker
+            from smq_broker.kafka.security.listener_security import ListenerSecurity
+            from smq_broker.leader_client.callers_of_kafka import CallersOfKafka
+
+            assert isinstance(security, SecureBroker)
+            callers = CallersOfKafka(self._leaders, channels)
+            checks = ListenerSecurity(security.certificate, security.access, callers)
         return KafkaService(
             self.settings.kafka,
             advertised=lambda bound: self.settings.kafka_advertised(split_address(bound)[1]),
@@ -420,6 +445,7 @@ class Broker:
             max_batch=self.settings.max_batch,
             collectors=collectors,
             threads=threads,
+            security=checks,
         )
 
     def _probe(self, store: Store, http: str) -> int | None:

@@ -13,7 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import addresses, concurrency, input_bounds, kafka_groups, kafka_offsets, spark, storage, store_settings
-from .broker import callers, file_lists, kafka, producer_lanes, quiet_segments, quotas, replication, requests, segments
+from .broker import (
+    callers,
+    file_lists,
+    kafka,
+    kafka_security,
+    producer_lanes,
+    quiet_segments,
+    quotas,
+    replication,
+    requests,
+    segments,
+)
 from .client import (
     cli,
     groups,
@@ -51,6 +62,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "concurrency": concurrency.MUTATIONS,
     "kafka_offsets": kafka_offsets.MUTATIONS,
     "kafka": kafka.MUTATIONS,
+    "kafka_security": kafka_security.MUTATIONS,
     "kafka_groups": kafka_groups.MUTATIONS,
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,

@@ -34,17 +34,22 @@ class PresentedGrants:
         self._book = GrantBook(credentials.current.release, count_grace)
         self._cleaned_at = 0.0
 
-    def add(self, identity: str, signed: Iterable[pb.SignedGrant], now: float) -> None:
-        """Raises PermissionDenied or InvalidRequest at the first grant that is not good; those before it count."""
-        verifier = self._credentials.current.verifier
+    def add(self, identity: str, signed: Iterable[pb.SignedGrant], now: float) -> str:
+        """Returns the uid of the last one's topic; empty if there is none.
+
+        Raises PermissionDenied or InvalidRequest at the first grant that is not good; those before it count.
+        """
+        verifier, uid = self._credentials.current.verifier, ""
         for it in signed:
             grant = verifier.verify(it)
+            uid = grant.uid
             with self._lock:
                 self._book.add(identity, grant, now)
         with self._lock:
             if now - self._cleaned_at >= CLEANUP_SECONDS:
                 self._cleaned_at = now
                 self._book.drop_expired(now)
+        return uid
 
     def allow(self, identity: str, uid: str, rights: Iterable[Right], now: float, leader_seen_at: float) -> bool:
         """Whether the identity has one of these rights to the topic with this uid."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from prometheus_client import Gauge
 
-from smq_broker.access.callers import Access
 from smq_broker.access.credentials import BrokerCredentials, Login
 from smq_broker.access.denials import Denials
 from smq_broker.access.dialer import FlightDialer
@@ -40,7 +39,7 @@ class SecureBroker:
         self._leader_answered_at = leader_answered_at
         self._logged_in_at = time.monotonic()
         self.dialer = FlightDialer(self._credentials)
-        self.access: Access = SecureAccess(
+        self.access = SecureAccess(
             self._credentials,
             denials=Denials(broker_metrics),
             count_grace=broker_metrics.grace_grants.inc,

@@ -19,11 +19,14 @@ from smq_broker.kafka.groups.service import group_apis
 from smq_broker.kafka.partitions.histories import Histories
 from smq_broker.kafka.partitions.tail_reader import TailReader
 from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, Api, ApiTable
+from smq_broker.kafka.security.listener_security import ListenerSecurity
 from smq_broker.kafka.topics import KafkaTopics
 from smq_broker.kafka.transport.listener import KafkaListener
+from smq_broker.kafka.transport.tls import server_context, show
 from smq_broker.leader_client.locator import Locator
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
+from smq_core.access.certificates import Certificate
 from smq_core.kafka_groups.requests import GroupSettings
 from smq_storage.catalog.topics import topics_with_folders
 from smq_storage.object_store.store import Store
@@ -34,7 +37,8 @@ LIST_OFFSETS, METADATA, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CLUS
 class KafkaService:
     """Listens from its construction on, and answers after ``start``. Raises OSError if the port cannot be bound.
 
-    ``advertised`` returns the address for clients, given that of the listener.
+    ``advertised`` returns the address for clients, given that of the listener. Without ``security`` it speaks clear
+    text, and everybody may do everything.
     """
 
     def __init__(
@@ -50,8 +54,11 @@ class KafkaService:
         max_batch: int,
         collectors: CollectorRegistry,
         threads: ThreadSupervisor,
+        security: ListenerSecurity | None = None,
     ) -> None:
         loop = asyncio.new_event_loop()
+        self._calls = LoopCalls(loop)
+        self._tls = server_context(security.certificate) if security is not None else None
         cluster = KafkaCluster(
             cluster_id=cluster_id,
             incarnation=registry.incarnation,
@@ -63,15 +70,29 @@ class KafkaService:
             registry=registry,
             store=store,
             topics=KafkaTopics(locator, lambda: topics_with_folders(store)),
-            calls=LoopCalls(loop),
+            calls=self._calls,
             max_batch=max_batch,
         )
-        self._listener = KafkaListener(listen, apis=apis, registry=collectors, threads=threads, loop=loop)
+        self._listener = KafkaListener(
+            listen,
+            apis={**apis, **security.apis} if security is not None else apis,
+            registry=collectors,
+            threads=threads,
+            access=security.access if security is not None else None,
+            tls=self._tls,
+            loop=loop,
+        )
         self.address = advertised(self._listener.address)
 
     def start(self) -> None:
         """Raises Unavailable if the system starts no more threads."""
         self._listener.start()
+
+    def renew(self, certificate: Certificate | None) -> None:
+        """There is another certificate. New connections see it. Safe from all threads."""
+        context = self._tls
+        if context is not None and certificate is not None:
+            self._calls.post(lambda: show(context, certificate))
 
     def stop(self) -> None:
         self._listener.stop()

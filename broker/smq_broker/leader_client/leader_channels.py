@@ -47,6 +47,13 @@ class LeaderChannels:
             return grpc.insecure_channel(address, options)
         return leader_channel(address, _read("roots of the release", self._ca_file), self._read_token, options)
 
+    def connect_for_callers(self, address: str) -> grpc.Channel:
+        """An encrypted channel whose calls carry the tokens of others, and never this broker's own one.
+
+        Raises Unauthenticated if the roots cannot be read.
+        """
+        return leader_channel(address, _read("roots of the release", self._ca_file), lambda: None, COMMON)
+
     def _read_token(self) -> str:
         """Raises Unauthenticated."""
         token = _read("token", self._token_file).strip()

@@ -10,8 +10,9 @@ import grpc
 import structlog
 
 from smq_broker.access.credentials import Login
+from smq_broker.leader_client.first_answer import first_answer
 from smq_broker.leader_client.leader_channels import LeaderChannels
-from smq_core.errors import NotLeader, PermissionDenied, SmqError, Unauthenticated, Unavailable
+from smq_core.errors import PermissionDenied, SmqError, Unauthenticated, Unavailable
 from smq_proto.connection_failures import cause_of
 from smq_proto.logins import certificate_from_pb
 from smq_proto.signed_grants import GrantVerifier
@@ -28,19 +29,25 @@ log = structlog.get_logger(__name__)
 
 
 class LeaderLogin:
-    """``leaders`` are the known addresses of leaders. ``clock`` is in seconds since the Unix epoch."""
+    """``leaders`` are the known addresses of leaders. ``clock`` is in seconds since the Unix epoch.
+
+    ``hosts`` are the names and IP addresses by which clients verify this broker, if it has a listener for them.
+    """
 
     def __init__(
         self,
         incarnation: str,
+        *,
         leaders: Callable[[], Sequence[str]],
         channels: LeaderChannels,
         clock: Callable[[], float] = time.time,
+        hosts: Sequence[str] = (),
     ) -> None:
         self._incarnation = incarnation
         self._leaders = leaders
         self._channels = channels
         self._clock = clock
+        self._hosts = hosts
 
     def until_given(self, wait: Callable[[float], bool], on_failure: Callable[[str, float], None]) -> Login | None:
         """Tries again and again. None once ``wait``, of some seconds, returns True.
@@ -79,25 +86,10 @@ class LeaderLogin:
 
     def once(self) -> Login:
         """Tries each leader once. Raises Unauthenticated, PermissionDenied (one refuses this broker), Unavailable."""
-        waiting = list(self._leaders())
-        tried: set[str] = set()
-        failure = "this broker was given no leader (--leader)"
-        while waiting:
-            leader = waiting.pop(0)
-            if leader in tried:
-                continue
-            tried.add(leader)
-            try:
-                return self._login_at(leader)
-            except NotLeader as error:
-                failure = error.message
-                waiting[:0] = [error.leader] if error.leader else []
-            except Unavailable as error:
-                failure = error.message
-        raise Unavailable(failure)
+        return first_answer(self._leaders(), self._login_at)
 
     def _login_at(self, leader: str) -> Login:
-        request = pb.LoginRequest(incarnation=self._incarnation)
+        request = pb.LoginRequest(incarnation=self._incarnation, hosts=self._hosts)
         try:
             with self._channels.connect(leader) as channel:
                 reply = AuthStub(channel).Login(request, timeout=LOGIN_TIMEOUT_SECONDS)

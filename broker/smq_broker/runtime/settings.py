@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, NoDecode, SettingsConfigDict, SettingsError
 
+from smq_core.access.server_hosts import checked_hosts
 from smq_core.errors import InvalidRequest
 from smq_core.model.addresses import WILDCARDS, advertised_address, join_address, split_address
 from smq_core.model.entities import SECOND
@@ -26,6 +27,9 @@ from smq_storage.process.shared_settings import (
     size_field,
     store_settings,
 )
+
+# Of this machine: whoever uses one of them means all.
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class BrokerSettings(BaseSettings):
@@ -64,6 +68,11 @@ class BrokerSettings(BaseSettings):
     kafka_advertise: str = Field(
         "", description="host or host:port that Kafka clients connect to; default: the host of --advertise"
     )
+    kafka_names: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="more names and IP addresses by which Kafka clients connect, separated by commas: they are in the "
+        "certificate of a secure release, beside the host of --kafka-advertise",
+    )
     journal: str = Field(
         "", description="a folder on local disk in which tails outlive this process; default: no journal"
     )
@@ -75,7 +84,7 @@ class BrokerSettings(BaseSettings):
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
     log_format: str = Field("auto", pattern="^(auto|json|console)$", description="json, console, or auto")
 
-    @field_validator("leader", mode="before")
+    @field_validator("leader", "kafka_names", mode="before")
     @classmethod
     def _addresses(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -87,18 +96,20 @@ class BrokerSettings(BaseSettings):
             split_address(value)
         return value
 
-    @field_validator("kafka")
-    @classmethod
-    def _open_to_kafka_clients(cls, value: str, others: ValidationInfo) -> str:
-        if value and others.data.get("ca_file"):
-            raise ValueError("Kafka clients cannot be authenticated yet: leave it out in a secure release")
-        return value
-
     @field_validator("advertise", "kafka_advertise")
     @classmethod
     def _advertises(cls, value: str) -> str:
         if value:
             advertised_address(value, 0)
+        return value
+
+    @field_validator("kafka_names")
+    @classmethod
+    def _certified(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            checked_hosts(value)
+        except InvalidRequest as error:
+            raise ValueError(error.message) from None
         return value
 
     @field_validator("pod_uid")
@@ -154,6 +165,13 @@ class BrokerSettings(BaseSettings):
         """The address that Kafka clients connect to, given the bound port."""
         host = split_address(self.advertised(port))[0] if self.advertise else ""
         return _advertised(self.kafka_advertise or host, self.kafka, port)
+
+    def kafka_hosts(self) -> tuple[str, ...]:
+        """By what Kafka clients know this broker. Empty if it serves none."""
+        if not self.kafka:
+            return ()
+        host = split_address(self.kafka_advertised(1))[0]
+        return (host, *(LOOPBACK_NAMES if host in LOOPBACK_NAMES else ()), *self.kafka_names)
 
 
 def _advertised(given: str, listens_at: str, port: int) -> str:

@@ -199,6 +199,14 @@ configMap: {name: {{ .configMapName | quote }}, {{ $items }}}
 {{- printf "%s.%s.svc:%v" (include "smq.name" .) .Release.Namespace .Values.service.port -}}
 {{- end }}
 
+{{/* By what Kafka clients find a first broker: the Service's names, and those of the user. */}}
+{{- define "smq.kafkaNames" -}}
+{{- $service := printf "%s-kafka" (include "smq.name" .) -}}
+{{- $space := .Release.Namespace -}}
+{{- $names := list $service (printf "%s.%s" $service $space) (printf "%s.%s.svc" $service $space) (printf "%s.%s.svc.cluster.local" $service $space) -}}
+{{- concat $names .Values.kafka.names | join "," -}}
+{{- end }}
+
 {{/* Where the log is kept: as configured, or in the trial SeaweedFS. */}}
 {{- define "smq.filerUrl" -}}
 {{- $trial := ternary "s3://smq" "" .Values.seaweedfs.enabled -}}

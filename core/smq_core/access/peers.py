@@ -17,7 +17,9 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from smq_core.errors import Unauthenticated
 
 SCHEME = "smq"
-LEADER_SERVER_NAME = "leader.smq.internal"
+# Of the names of servers. No DNS has it.
+INTERNAL_DOMAIN = "smq.internal"
+LEADER_SERVER_NAME = f"leader.{INTERNAL_DOMAIN}"
 # How long a stream may go on after its client's certificate has expired: clocks differ, and a renewal may be late.
 EXPIRY_GRACE_SECONDS = 60
 
@@ -74,4 +76,4 @@ def parse_peer(uri: str) -> Peer:
 
 def broker_server_name(incarnation: str) -> str:
     """The DNS name in the certificate of this incarnation's server."""
-    return f"{incarnation.lower()}.broker.smq.internal"
+    return f"{incarnation.lower()}.broker.{INTERNAL_DOMAIN}"

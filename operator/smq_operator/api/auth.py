@@ -16,6 +16,7 @@ from smq_core.access.peers import Peer, Role, broker_server_name
 from smq_core.access.policy import TOPIC_VERBS
 from smq_core.access.quotas import quota_of
 from smq_core.access.rights import Access, Right, group_rights, topic_right, topic_verb
+from smq_core.access.server_hosts import checked_hosts
 from smq_core.errors import InvalidRequest, Unauthenticated, Unavailable
 from smq_core.model.entities import SECOND
 from smq_operator.api.rpc_errors import unary_handler
@@ -56,7 +57,8 @@ class AuthService:
         now, authorities = self.clock() / SECOND, security.authorities
         lives, authority, release = authorities.lives, authorities.signing, authorities.known.release
         if caller.is_broker:
-            role, name, names = Role.BROKER, request.incarnation, [broker_server_name(request.incarnation)]
+            role, name = Role.BROKER, request.incarnation
+            names = [broker_server_name(request.incarnation), *checked_hosts(request.hosts)]
             expires_at = now + lives.server  # its Pod lives on, and gets new tokens
         else:
             role, name, names = Role.CLIENT, caller.identity, []
@@ -116,11 +118,14 @@ class AuthService:
     @unary_handler
     async def CheckAccess(self, request: auth_pb2.CheckAccessRequest) -> auth_pb2.CheckAccessReply:
         security, caller = self._secured()
-        needed = [[_access_of(request.verb, CallSubject(topic=request.topic).full_topic)]]
+        topic = CallSubject(topic=request.topic).full_topic
+        needed = [[_access_of(request.verb, topic)]]
         if request.group:
             if request.verb != Right.CONSUME.value:
                 raise InvalidRequest(f"a consumer group is used by {Right.CONSUME.value}, not by {request.verb}")
-            needed.append(list(group_rights(CallSubject(topic=request.topic).full_topic, request.group)))
+            of_group = list(group_rights(topic, request.group))
+            # Groups of Kafka clients are of no one topic.
+            needed = [of_group] if topic.endswith("/") else [*needed, of_group]
         for alternatives in needed:
             decision = await security.access.any_of(caller, alternatives)
             if not decision.allowed:

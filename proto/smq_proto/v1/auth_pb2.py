@@ -26,7 +26,7 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from smq_proto.v1 import data_pb2 as smq_dot_v1_dot_data__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11smq/v1/auth.proto\x12\x06smq.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x11smq/v1/data.proto\"#\n\x0cLoginRequest\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\"\xbe\x01\n\nLoginReply\x12\x19\n\x11\x63\x65rtificate_chain\x18\x01 \x01(\x0c\x12\x13\n\x0bprivate_key\x18\x02 \x01(\x0c\x12\r\n\x05roots\x18\x03 \x01(\x0c\x12\x11\n\tissued_at\x18\x04 \x01(\x03\x12\x12\n\nexpires_at\x18\x05 \x01(\x03\x12\x0f\n\x07release\x18\x06 \x01(\t\x12\x10\n\x08identity\x18\x07 \x01(\t\x12\x12\n\ngrant_keys\x18\x08 \x03(\x0c\x12\x13\n\x0b\x61uthorities\x18\t \x01(\t\"!\n\x10GetGrantsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"I\n\x0eGetGrantsReply\x12#\n\x06grants\x18\x01 \x03(\x0b\x32\x13.smq.v1.SignedGrant\x12\x12\n\nexpires_at\x18\x02 \x01(\x03\"S\n\x0bWhoAmIReply\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x12\n\nexpires_at\x18\x04 \x01(\x03\"@\n\x12\x43heckAccessRequest\x12\x0c\n\x04verb\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\"3\n\x10\x43heckAccessReply\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x18\n\x16ListAuthoritiesRequest\"\x18\n\x16RotateAuthorityRequest\"\xa3\x01\n\rAuthorityList\x12\x34\n\x0b\x61uthorities\x18\x01 \x03(\x0b\x32\x1f.smq.v1.AuthorityList.Authority\x12\x11\n\twaits_for\x18\x02 \x01(\t\x1aI\n\tAuthority\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x03\x12\x12\n\nexpires_at\x18\x04 \x01(\x03\x32\x88\x03\n\x04\x41uth\x12\x31\n\x05Login\x12\x14.smq.v1.LoginRequest\x1a\x12.smq.v1.LoginReply\x12=\n\tGetGrants\x12\x18.smq.v1.GetGrantsRequest\x1a\x16.smq.v1.GetGrantsReply\x12\x35\n\x06WhoAmI\x12\x16.google.protobuf.Empty\x1a\x13.smq.v1.WhoAmIReply\x12\x43\n\x0b\x43heckAccess\x12\x1a.smq.v1.CheckAccessRequest\x1a\x18.smq.v1.CheckAccessReply\x12H\n\x0fListAuthorities\x12\x1e.smq.v1.ListAuthoritiesRequest\x1a\x15.smq.v1.AuthorityList\x12H\n\x0fRotateAuthority\x12\x1e.smq.v1.RotateAuthorityRequest\x1a\x15.smq.v1.AuthorityListb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11smq/v1/auth.proto\x12\x06smq.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x11smq/v1/data.proto\"2\n\x0cLoginRequest\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\r\n\x05hosts\x18\x02 \x03(\t\"\xbe\x01\n\nLoginReply\x12\x19\n\x11\x63\x65rtificate_chain\x18\x01 \x01(\x0c\x12\x13\n\x0bprivate_key\x18\x02 \x01(\x0c\x12\r\n\x05roots\x18\x03 \x01(\x0c\x12\x11\n\tissued_at\x18\x04 \x01(\x03\x12\x12\n\nexpires_at\x18\x05 \x01(\x03\x12\x0f\n\x07release\x18\x06 \x01(\t\x12\x10\n\x08identity\x18\x07 \x01(\t\x12\x12\n\ngrant_keys\x18\x08 \x03(\x0c\x12\x13\n\x0b\x61uthorities\x18\t \x01(\t\"!\n\x10GetGrantsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"I\n\x0eGetGrantsReply\x12#\n\x06grants\x18\x01 \x03(\x0b\x32\x13.smq.v1.SignedGrant\x12\x12\n\nexpires_at\x18\x02 \x01(\x03\"S\n\x0bWhoAmIReply\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x12\n\nexpires_at\x18\x04 \x01(\x03\"@\n\x12\x43heckAccessRequest\x12\x0c\n\x04verb\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\"3\n\x10\x43heckAccessReply\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x18\n\x16ListAuthoritiesRequest\"\x18\n\x16RotateAuthorityRequest\"\xa3\x01\n\rAuthorityList\x12\x34\n\x0b\x61uthorities\x18\x01 \x03(\x0b\x32\x1f.smq.v1.AuthorityList.Authority\x12\x11\n\twaits_for\x18\x02 \x01(\t\x1aI\n\tAuthority\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x03\x12\x12\n\nexpires_at\x18\x04 \x01(\x03\x32\x88\x03\n\x04\x41uth\x12\x31\n\x05Login\x12\x14.smq.v1.LoginRequest\x1a\x12.smq.v1.LoginReply\x12=\n\tGetGrants\x12\x18.smq.v1.GetGrantsRequest\x1a\x16.smq.v1.GetGrantsReply\x12\x35\n\x06WhoAmI\x12\x16.google.protobuf.Empty\x1a\x13.smq.v1.WhoAmIReply\x12\x43\n\x0b\x43heckAccess\x12\x1a.smq.v1.CheckAccessRequest\x1a\x18.smq.v1.CheckAccessReply\x12H\n\x0fListAuthorities\x12\x1e.smq.v1.ListAuthoritiesRequest\x1a\x15.smq.v1.AuthorityList\x12H\n\x0fRotateAuthority\x12\x1e.smq.v1.RotateAuthorityRequest\x1a\x15.smq.v1.AuthorityListb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,27 +34,27 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'smq_proto.v1.auth_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOGINREQUEST']._serialized_start=77
-  _globals['_LOGINREQUEST']._serialized_end=112
-  _globals['_LOGINREPLY']._serialized_start=115
-  _globals['_LOGINREPLY']._serialized_end=305
-  _globals['_GETGRANTSREQUEST']._serialized_start=307
-  _globals['_GETGRANTSREQUEST']._serialized_end=340
-  _globals['_GETGRANTSREPLY']._serialized_start=342
-  _globals['_GETGRANTSREPLY']._serialized_end=415
-  _globals['_WHOAMIREPLY']._serialized_start=417
-  _globals['_WHOAMIREPLY']._serialized_end=500
-  _globals['_CHECKACCESSREQUEST']._serialized_start=502
-  _globals['_CHECKACCESSREQUEST']._serialized_end=566
-  _globals['_CHECKACCESSREPLY']._serialized_start=568
-  _globals['_CHECKACCESSREPLY']._serialized_end=619
-  _globals['_LISTAUTHORITIESREQUEST']._serialized_start=621
-  _globals['_LISTAUTHORITIESREQUEST']._serialized_end=645
-  _globals['_ROTATEAUTHORITYREQUEST']._serialized_start=647
-  _globals['_ROTATEAUTHORITYREQUEST']._serialized_end=671
-  _globals['_AUTHORITYLIST']._serialized_start=674
-  _globals['_AUTHORITYLIST']._serialized_end=837
-  _globals['_AUTHORITYLIST_AUTHORITY']._serialized_start=764
-  _globals['_AUTHORITYLIST_AUTHORITY']._serialized_end=837
-  _globals['_AUTH']._serialized_start=840
-  _globals['_AUTH']._serialized_end=1232
+  _globals['_LOGINREQUEST']._serialized_end=127
+  _globals['_LOGINREPLY']._serialized_start=130
+  _globals['_LOGINREPLY']._serialized_end=320
+  _globals['_GETGRANTSREQUEST']._serialized_start=322
+  _globals['_GETGRANTSREQUEST']._serialized_end=355
+  _globals['_GETGRANTSREPLY']._serialized_start=357
+  _globals['_GETGRANTSREPLY']._serialized_end=430
+  _globals['_WHOAMIREPLY']._serialized_start=432
+  _globals['_WHOAMIREPLY']._serialized_end=515
+  _globals['_CHECKACCESSREQUEST']._serialized_start=517
+  _globals['_CHECKACCESSREQUEST']._serialized_end=581
+  _globals['_CHECKACCESSREPLY']._serialized_start=583
+  _globals['_CHECKACCESSREPLY']._serialized_end=634
+  _globals['_LISTAUTHORITIESREQUEST']._serialized_start=636
+  _globals['_LISTAUTHORITIESREQUEST']._serialized_end=660
+  _globals['_ROTATEAUTHORITYREQUEST']._serialized_start=662
+  _globals['_ROTATEAUTHORITYREQUEST']._serialized_end=686
+  _globals['_AUTHORITYLIST']._serialized_start=689
+  _globals['_AUTHORITYLIST']._serialized_end=852
+  _globals['_AUTHORITYLIST_AUTHORITY']._serialized_start=779
+  _globals['_AUTHORITYLIST_AUTHORITY']._serialized_end=852
+  _globals['_AUTH']._serialized_start=855
+  _globals['_AUTH']._serialized_end=1247
 # @@protoc_insertion_point(module_scope)

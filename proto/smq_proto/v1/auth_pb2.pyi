@@ -9,10 +9,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LoginRequest(_message.Message):
-    __slots__ = ("incarnation",)
+    __slots__ = ("incarnation", "hosts")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
-    def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, incarnation: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LoginReply(_message.Message):
     __slots__ = ("certificate_chain", "private_key", "roots", "issued_at", "expires_at", "release", "identity", "grant_keys", "authorities")

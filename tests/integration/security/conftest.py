@@ -23,7 +23,8 @@ def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="package")
 def short_lived(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
-    """The same, where certificates live for six seconds and grants for four."""
+    """The same, where certificates live for six seconds and grants for four. Brokers serve Kafka clients, too."""
     folder = tmp_path_factory.mktemp("short")
-    with SecureCluster(folder, seaweed.settings(f"short-{folder.name}"), lives=Lives(client=6, grant=4)) as running:
+    lives, more = Lives(client=6, grant=4), ("--broker-arg=--kafka=127.0.0.1:0",)
+    with SecureCluster(folder, seaweed.settings(f"short-{folder.name}"), lives=lives, more=more) as running:
         yield running

@@ -116,7 +116,7 @@ MUTATIONS = (
         "receive_kafka_frames_of_any_size",
         "A frame that no request has closes its connection before it is received.",
         FRAMES,
-        "if not HEADER_START.size <= size <= self._limits.max_request_bytes:",
+        "if not HEADER_START.size <= size <= most:",
         "if False:",
         (f"{TEST_LISTENER}::test_bytes_that_are_no_request_close_the_connection[absurd]",),
     ),

@@ -40,6 +40,10 @@ VALUES: dict[str, dict[str, Any]] = {
     "no journals": {"brokers": {"journal": {"enabled": False}}},
     "outside": {"external": {"enabled": True, "annotations": {"example.com/internal": "true"}}},
     "node ports": {"external": {"enabled": True, "type": "NodePort", "port": 7100}, "service": {"type": "NodePort"}},
+    "kafka": {
+        "kafka": {"enabled": True, "port": 9093, "names": ["kafka.example.com"]},
+        "networkPolicy": {"enabled": True},
+    },
     "placed": {
         part: {"nodeSelector": {"disk": "ssd"}, "tolerations": GPU, "affinity": UNREACHABLE_STORE}
         for part in ("operator", "brokers")
@@ -188,6 +192,8 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
         {"monitoring": {"serviceMonitor": {"interval": "5m"}, "alerts": {"enabled": True}}},
         "write at most 2m",
     ),
+    "kafka at a port of others": ({"kafka": {"port": 7071}}, "port"),
+    "kafka by an address with a port": ({"kafka": {"names": ["a b"]}}, "names"),
     "off": ({"enabled": False}, "condition: seaweedmq.enabled"),
     "memory in words": ({"brokers": {"resources": {"limits": {"memory": "much"}}}}, "is no size: write one such as"),
     "a range that is none": ({"external": {"loadBalancerSourceRanges": ["everybody"]}}, "loadBalancerSourceRanges"),

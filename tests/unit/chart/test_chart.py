@@ -287,6 +287,19 @@ def test_pods_listen_over_both_families_and_advertise_the_address_of_their_pod(p
     assert broker.advertised(7071) == f"{host}:7071"
 
 
+def test_kafka_clients_find_brokers_by_a_service_whose_names_are_in_the_certificates() -> None:
+    values = VALUES["kafka"]
+    broker = broker_settings(values)
+    assert broker.kafka == "[::]:9093" and broker.kafka_advertised(9093) == "10.1.2.3:9093"
+    service = of_kind(render(values, namespace="queue"), "Service")["smq-kafka"]["spec"]
+    assert service["ports"] == [{"name": "kafka", "port": 9093, "targetPort": "kafka"}]
+    names = ("smq-kafka", "smq-kafka.default", "smq-kafka.default.svc", "smq-kafka.default.svc.cluster.local")
+    assert broker.kafka_hosts() == ("10.1.2.3", *names, "kafka.example.com")
+    (template,) = (it for name, it in workloads(render(values)).items() if name == "smq-broker")
+    assert {"name": "kafka", "containerPort": 9093} in template["spec"]["containers"][0]["ports"]
+    assert broker_settings({}).kafka == "" and "smq-kafka" not in of_kind(render({}), "Service")
+
+
 @pytest.mark.parametrize(
     ("operator", "merge"),
     [

@@ -68,6 +68,12 @@ def test_by_default_the_releases_namespace_has_the_clients_and_the_relay_is_for_
     assert reached(resources, {}, AWAY) == {"smq-broker": {7072}}
 
 
+def test_kafka_clients_are_the_same_clients() -> None:
+    resources = render(VALUES["kafka"], namespace="queue")
+    assert reached(resources, {}) == {"smq-operator": {7070}, "smq-broker": {7071, 9093}}
+    assert reached(resources, {}, AWAY) == {}
+
+
 def test_the_trial_exposes_s3_alone_also_without_other_policies() -> None:
     resources = render(VALUES["trial"], namespace="queue")
     assert set(of_kind(resources, "NetworkPolicy")) == {"smq-seaweedfs"}

@@ -9,10 +9,12 @@ import asyncio
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from smq_broker.kafka.apis.admission import Admission
 from smq_broker.kafka.apis.error_codes import Refused, error_code_of
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.executor import Blocking, LoopCalls
@@ -21,6 +23,7 @@ from smq_broker.kafka.partitions.rows import record_batch
 from smq_broker.kafka.partitions.tail_reader import TailReader, Watches, encode_entries
 from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic, FetchResponse
 from smq_broker.kafka.protocol.messages import RequestContext
+from smq_broker.kafka.records.batch_header import count_records
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
 from smq_core.model.entities import number_of
@@ -56,14 +59,18 @@ class FetchApi:
         self._blocking = blocking
         self._calls = calls
 
-    async def fetch(self, request: Any, _: RequestContext) -> FetchResponse:
-        """Answers as soon as there is enough to read, or an error to report; at the latest after the request's wait."""
+    async def fetch(self, request: Any, context: RequestContext) -> FetchResponse:
+        """Answers as soon as there is enough to read, or an error to report; at the latest after the request's wait. A
+        client above its quota waits before that.
+        """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.max_wait.total_seconds()
+        admission = Admission(context.access)
         names = [
             await self._leaders.name_of(getattr(topic, "topic", ""), getattr(topic, "topic_id", None))
             for topic in request.topics
         ]
+        wanted = [(name, await admission.admit(name)) for name in names]
+        deadline = loop.time() + request.max_wait.total_seconds()
         changed = asyncio.Event()
         watches = Watches(lambda: self._calls.post(changed.set))
         limit = min(request.max_bytes, MAX_RESPONSE_BYTES)
@@ -75,21 +82,29 @@ class FetchApi:
                     FetchedTopic(
                         name=name or "",
                         topic_id=getattr(topic, "topic_id", None) or UNKNOWN_ID,
-                        partitions=[await self._read(name, it, progress, watches) for it in topic.partitions],
+                        partitions=[await self._read(name, denied, it, progress, watches) for it in topic.partitions],
                     )
-                    for name, topic in zip(names, request.topics, strict=True)
+                    for (name, denied), topic in zip(wanted, request.topics, strict=True)
                 ]
                 left_seconds = deadline - loop.time()
                 if limit - progress.left >= request.min_bytes or progress.has_error or left_seconds <= 0:
-                    return FetchResponse(topics=topics)
+                    for it in topics:
+                        if admission.is_limited(it.name):
+                            admission.use(it.name, *_sent(it))
+                    throttle_ms = admission.throttle_time() // timedelta(milliseconds=1)
+                    return FetchResponse(topics=topics, throttle_ms=throttle_ms)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left_seconds):
                         await changed.wait()
         finally:
             watches.end()
 
-    async def _read(self, name: str | None, wanted: Any, progress: _Progress, watches: Watches) -> FetchedPartition:
+    async def _read(
+        self, name: str | None, denied: ErrorCode, wanted: Any, progress: _Progress, watches: Watches
+    ) -> FetchedPartition:
         try:
+            if denied is not ErrorCode.none:
+                raise Refused(denied)
             found = await self._read_partition(name, wanted, max(0, progress.left), watches)
         except Refused as refused:
             found = FetchedPartition(partition=wanted.partition, error_code=refused.code.value)
@@ -136,3 +151,9 @@ class FetchApi:
             raise Refused(ErrorCode.offset_out_of_range)
         found = stored.reader.read_partition(partition, offset, max_bytes)
         return bytearray() if found is None else record_batch(found.rows, found.first_offset, found.epoch)
+
+
+def _sent(topic: FetchedTopic) -> tuple[int, int]:
+    """How many bytes and messages a response has of this topic."""
+    parts = [part for it in topic.partitions for part in it.records]
+    return sum(map(len, parts)), sum(map(count_records, parts))

@@ -11,6 +11,7 @@ from smq_broker.kafka.apis.error_codes import NO_THROTTLE
 from smq_broker.kafka.cluster import KafkaCluster, KafkaNode, node_id
 from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.protocol.sessions import RequestAccess
 from smq_broker.kafka.topics import KafkaTopic, KafkaTopics, leader_epoch
 from smq_core.errors import StoreUnavailable
 
@@ -29,7 +30,7 @@ class MetadataApi:
             "brokers": [_broker(node) for node in self._cluster.nodes()],
             "cluster_id": self._cluster.id,
             "controller_id": self._cluster.own_id,
-            "topics": await self._blocking.call(lambda: self._describe(request, context.version)),
+            "topics": await self._topics_of(request, context),
         }
 
     async def describe_cluster(self, _: Any, context: RequestContext) -> ResponseBody:
@@ -42,25 +43,48 @@ class MetadataApi:
             "brokers": [_broker(it) | {"broker_id": it.id, "is_fenced": False} for it in self._cluster.nodes()],
         }
 
-    def _describe(self, request: Any, version: int) -> Sequence[dict[str, Any]]:
+    async def _topics_of(self, request: Any, context: RequestContext) -> Sequence[dict[str, Any]]:
         # Before version 1 an empty list means all topics, since then null does.
-        if request.topics is None or (not request.topics and version == 0):
-            try:
-                return [self._topic(topic) for topic in self._topics.all()]
-            except StoreUnavailable:
-                return []
-        return [self._wanted(it) for it in request.topics]
+        if request.topics is None or (not request.topics and context.version == 0):
+            return await self._all(context.access)
+        return await self._wanted(request.topics, context.access)
 
-    def _wanted(self, wanted: Any) -> dict[str, Any]:
-        id_: Any = getattr(wanted, "topic_id", None)
+    async def _all(self, access: RequestAccess) -> Sequence[dict[str, Any]]:
         try:
-            found = self._topics.named(wanted.name) if wanted.name is not None else self._topics.identified(id_)
+            found = await self._blocking.call(self._topics.all)
         except StoreUnavailable:
-            return _unknown(wanted.name, id_, ErrorCode.leader_not_available)
-        if found is not None:
-            return self._topic(found)
-        missing = ErrorCode.unknown_topic_or_partition if wanted.name is not None else ErrorCode.unknown_topic_id
-        return _unknown(wanted.name, id_, missing)
+            return []
+        visible = await access.visible([it.topic.name for it in found])
+        return await self._blocking.call(lambda: [self._topic(it) for it in found if it.topic.name in visible])
+
+    async def _wanted(self, wanted: Sequence[Any], access: RequestAccess) -> Sequence[dict[str, Any]]:
+        """Of a topic that the client may not see, it is not even said whether there is one."""
+        codes = {it.name: await access.topic(it.name) for it in wanted if it.name is not None}
+        denied = {name: code for name, code in codes.items() if code is not ErrorCode.none}
+        found = await self._blocking.call(lambda: [self._find(it) for it in wanted if it.name not in denied])
+        for it in found:
+            if isinstance(it, KafkaTopic) and it.name not in codes:  # it was named by its id
+                codes[it.name] = await access.topic(it.name)
+
+        def describe(it: KafkaTopic | dict[str, Any]) -> dict[str, Any]:
+            if not isinstance(it, KafkaTopic):
+                return it
+            if codes[it.name] is not ErrorCode.none:
+                return _unknown(None, it.id, ErrorCode.unknown_topic_id)
+            return self._topic(it)
+
+        refused = [_unknown(name, None, code) for name, code in denied.items()]
+        return await self._blocking.call(lambda: [*refused, *map(describe, found)])
+
+    def _find(self, wanted: Any) -> KafkaTopic | dict[str, Any]:
+        """The topic, or the answer without one."""
+        name, id_ = wanted.name, _id_of(wanted)
+        try:
+            found = self._topics.named(name) if name is not None else self._topics.identified(id_)
+        except StoreUnavailable:
+            return _unknown(name, id_, ErrorCode.leader_not_available)
+        missing = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
+        return found if found is not None else _unknown(name, id_, missing)
 
     def _topic(self, found: KafkaTopic) -> dict[str, Any]:
         known = {node.id for node in self._cluster.nodes()}
@@ -96,6 +120,11 @@ def _partition(found: KafkaTopic, number: int, known: set[int]) -> dict[str, Any
         "isr_nodes": replicas,
         "offline_replicas": (),
     }
+
+
+def _id_of(wanted: Any) -> Any:
+    """The id of a topic in a request, if its version has one."""
+    return getattr(wanted, "topic_id", None)
 
 
 def _unknown(name: str | None, id_: object, error: ErrorCode) -> dict[str, Any]:

@@ -39,32 +39,36 @@ class OffsetsApi:
         self._histories = histories
         self._blocking = blocking
 
-    async def list_offsets(self, request: Any, _: RequestContext) -> ResponseBody:
+    async def list_offsets(self, request: Any, context: RequestContext) -> ResponseBody:
         topics = []
         for topic in request.topics:
+            denied = await context.access.topic(topic.name)
             own = [
-                {"partition_index": it.partition_index, "error_code": ErrorCode.none}
-                | await self._answer(topic.name, it.partition_index, partial(self._offset, it.timestamp))
+                {"partition_index": it.partition_index, "error_code": denied}
+                | await self._answer(topic.name, it.partition_index, denied, partial(self._offset, it.timestamp))
                 for it in topic.partitions
             ]
             topics.append({"name": topic.name, "partitions": own})
         return {"throttle_time": NO_THROTTLE, "topics": topics}
 
-    async def offset_for_leader_epoch(self, request: Any, _: RequestContext) -> ResponseBody:
+    async def offset_for_leader_epoch(self, request: Any, context: RequestContext) -> ResponseBody:
         topics = []
         for topic in request.topics:
+            denied = await context.access.topic(topic.topic)
             own = [
-                {"partition": it.partition, "error_code": ErrorCode.none}
-                | await self._answer(topic.topic, it.partition, partial(self._epoch_end, it.leader_epoch))
+                {"partition": it.partition, "error_code": denied}
+                | await self._answer(topic.topic, it.partition, denied, partial(self._epoch_end, it.leader_epoch))
                 for it in topic.partitions
             ]
             topics.append({"topic": topic.topic, "partitions": own})
         return {"throttle_time": NO_THROTTLE, "topics": topics}
 
     async def _answer(
-        self, name: str, partition: int, find: Callable[[HostedSegment, int, TailRead], Answer]
+        self, name: str, partition: int, denied: ErrorCode, find: Callable[[HostedSegment, int, TailRead], Answer]
     ) -> Answer:
-        """What ``find`` answers in another thread from what is in memory, or the error."""
+        """What ``find`` answers in another thread from what is in memory, or the error. Nothing if it is denied."""
+        if denied is not ErrorCode.none:
+            return {}
         try:
             hosted = await self._leaders.primary(name, partition)
             if not hosted.machine.config.counts_partitions:

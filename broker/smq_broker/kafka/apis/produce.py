@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from smq_broker.kafka.apis.admission import Admission
 from smq_broker.kafka.apis.error_codes import NO_THROTTLE, Refused, error_code_of
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.executor import Blocking, LoopCalls
@@ -59,7 +60,8 @@ class ProduceApi:
 
     async def produce(self, request: ProduceRequest, context: RequestContext) -> ResponseBody:
         """All batches are appended before the acks of any are awaited. The next request of a connection begins its
-        appends after those of this one, so that the batches of a producer stay in order.
+        appends after those of this one, so that the batches of a producer stay in order. A client above its quota waits
+        before its next batch.
         """
         if request.transactional_id is not None:
             return self._refuse_all(request, ErrorCode.transactional_id_authorization_failed)
@@ -67,10 +69,21 @@ class ProduceApi:
             return self._refuse_all(request, ErrorCode.invalid_required_acks)
         deadline = time.monotonic() + max(0, request.timeout_ms) / 1000
         started: list[list[tuple[int, _Appended | _Fields]]] = []
+        admission = Admission(context.access)
         async with context.connection.produce_turn:
             for topic in request.topics:
                 name = await self._leaders.name_of(topic.name, topic.topic_id)
-                started.append([(it.partition, await self._start(name, it, deadline)) for it in topic.partitions])
+                denied = await admission.admit(name)
+                if denied is not ErrorCode.none:
+                    started.append([(it.partition, {"error_code": denied}) for it in topic.partitions])
+                    continue
+                until = deadline + admission.waited_seconds
+                own = [(it.partition, await self._start(name, it, until)) for it in topic.partitions]
+                started.append(own)
+                if name is not None and admission.is_limited(name):
+                    nbytes = sum(len(it.records or b"") for it in topic.partitions)
+                    admission.use(name, nbytes, sum(it.rows for _, it in own if isinstance(it, _Appended)))
+        deadline += admission.waited_seconds
         if request.acks == NO_ACK:
             for _, it in chain.from_iterable(started):
                 if isinstance(it, _Appended):
@@ -81,7 +94,7 @@ class ProduceApi:
         for topic, partitions in zip(request.topics, started, strict=True):
             results = [await self._finish(index, it, deadline) for index, it in partitions]
             responses.append({"name": topic.name, "topic_id": topic.topic_id, "partition_responses": results})
-        return {"throttle_time": NO_THROTTLE, "responses": responses}
+        return {"throttle_time": admission.throttle_time(), "responses": responses}
 
     async def _start(self, name: str | None, data: ProducedPartition, deadline: float) -> _Appended | _Fields:
         try:

@@ -10,10 +10,13 @@ from kio.schema.errors import ErrorCode
 from smq_broker.kafka.apis.error_codes import NO_THROTTLE
 from smq_broker.kafka.groups.answers import code
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
+from smq_broker.kafka.groups.group_access import check_group, usable_group
 from smq_broker.kafka.groups.hosted_group import HostedGroup
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.protocol.sessions import RequestAccess
 from smq_core.kafka_groups.group import GroupState
 from smq_core.kafka_groups.group_errors import GroupError
+from smq_storage.catalog.kafka_groups import StoredKafkaGroup
 
 # The state of a group that there is not.
 DEAD = "Dead"
@@ -23,11 +26,12 @@ class GroupAdminApi:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    async def describe(self, request: Any, _: RequestContext) -> ResponseBody:
-        return {"throttle_time": NO_THROTTLE, "groups": [await self._describe(name) for name in request.groups]}
+    async def describe(self, request: Any, context: RequestContext) -> ResponseBody:
+        groups = [await self._describe(name, context.access) for name in request.groups]
+        return {"throttle_time": NO_THROTTLE, "groups": groups}
 
-    async def list_groups(self, request: Any, _: RequestContext) -> ResponseBody:
-        """Those whose coordinator this is: clients send the request to all brokers."""
+    async def list_groups(self, request: Any, context: RequestContext) -> ResponseBody:
+        """Those whose coordinator this is, and which the client may use: clients send the request to all brokers."""
         states = {it.lower() for it in getattr(request, "states_filter", ())}
         try:
             stored = await self._coordinator.stored_groups()
@@ -36,6 +40,7 @@ class GroupAdminApi:
         groups = [
             {"group_id": it.name, "protocol_type": it.protocol_type, "group_state": self._state(it.name)}
             for it in stored
+            if await self._is_visible(it, context.access)
         ]
         return {
             "throttle_time": NO_THROTTLE,
@@ -43,13 +48,24 @@ class GroupAdminApi:
             "groups": [it for it in groups if not states or it["group_state"].lower() in states],
         }
 
-    async def delete(self, request: Any, _: RequestContext) -> ResponseBody:
-        results = [{"group_id": name, "error_code": code(await self._delete(name))} for name in request.groups_names]
+    async def delete(self, request: Any, context: RequestContext) -> ResponseBody:
+        results = [
+            {"group_id": name, "error_code": code(await self._delete(name, context.access))}
+            for name in request.groups_names
+        ]
         return {"throttle_time": NO_THROTTLE, "results": results}
 
-    async def _describe(self, name: str) -> dict[str, Any]:
+    async def _is_visible(self, stored: StoredKafkaGroup, access: RequestAccess) -> bool:
+        try:
+            await check_group(access, stored, self._coordinator.find(stored.name), listed=True)
+        except GroupFailure:
+            return False
+        return True
+
+    async def _describe(self, name: str, access: RequestAccess) -> dict[str, Any]:
         try:
             stored = await self._coordinator.read(name)
+            await check_group(access, stored, self._coordinator.find(name))
         except GroupFailure as failure:
             return _described(name, code(failure.error), "", "", "")
         hosted = self._coordinator.find(name)
@@ -62,9 +78,9 @@ class GroupAdminApi:
         hosted = self._coordinator.find(name)
         return (hosted.machine.state if hosted is not None else GroupState.EMPTY).value
 
-    async def _delete(self, name: str) -> GroupError:
+    async def _delete(self, name: str, access: RequestAccess) -> GroupError:
         try:
-            group = await self._coordinator.group(name)
+            group = await usable_group(self._coordinator, access, name)
         except GroupFailure as failure:
             return failure.error
         if len(group.machine.members):

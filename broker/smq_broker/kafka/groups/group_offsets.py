@@ -14,9 +14,11 @@ from smq_broker.kafka.apis.error_codes import NO_THROTTLE
 from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.groups.answers import code
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
+from smq_broker.kafka.groups.group_access import check_group, usable_group
 from smq_broker.kafka.groups.group_files import GroupFiles
 from smq_broker.kafka.groups.subscriptions import subscribed_topics
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.protocol.sessions import RequestAccess
 from smq_broker.kafka.topics import KafkaTopic, KafkaTopics, kafka_name
 from smq_core.errors import SmqError
 from smq_core.kafka_groups.group_errors import GroupError
@@ -48,13 +50,19 @@ class GroupOffsetsApi:
         self._topics = topics
         self._blocking = blocking
 
-    async def commit(self, request: Any, _: RequestContext) -> ResponseBody:
-        """Partitions that there are not get an error, the others are committed."""
+    async def commit(self, request: Any, context: RequestContext) -> ResponseBody:
+        """Partitions that there are not, or that the client may not read, get an error, the others are committed."""
         errors: dict[tuple[str, int], GroupError] = {}
         try:
-            group = await self._coordinator.group(request.group_id)
-            topics = await self._find(it.name for it in request.topics)
-            commits = [it for topic in request.topics for it in _commits(topic, topics[topic.name], errors)]
+            named = [it.name for it in request.topics]
+            group = await usable_group(self._coordinator, context.access, request.group_id, named)
+            denied = await _denied(context.access, named)
+            for topic in request.topics:
+                if topic.name in denied:
+                    errors |= {(topic.name, it.partition_index): denied[topic.name] for it in topic.partitions}
+            wanted = [it for it in request.topics if it.name not in denied]
+            topics = await self._find(it.name for it in wanted)
+            commits = [it for topic in wanted for it in _commits(topic, topics[topic.name], errors)]
             instance = getattr(request, "group_instance_id", None)
             generation = request.generation_id_or_member_epoch
             error = group.act(lambda now: group.machine.check_commit(request.member_id, instance, generation, now))
@@ -85,33 +93,40 @@ class GroupOffsetsApi:
         }
 
     async def fetch(self, request: Any, context: RequestContext) -> ResponseBody:
+        access = context.access
         if context.version >= GROUPS_FROM:
-            groups = [await self._fetch(it.group_id, _wanted(it.topics)) for it in request.groups]
+            groups = [await self._fetch(it.group_id, _wanted(it.topics), access) for it in request.groups]
             return {"throttle_time": NO_THROTTLE, "groups": groups}
         return {
             "throttle_time": NO_THROTTLE,
-            **await self._fetch(request.group_id, _wanted(request.topics), per_partition=context.version < 2),
+            **await self._fetch(request.group_id, _wanted(request.topics), access, per_partition=context.version < 2),
         }
 
-    async def _fetch(self, group: str, wanted: _Wanted, per_partition: bool = False) -> dict[str, Any]:
-        """``per_partition``: the version has no error of the group, so each partition gets it."""
+    async def _fetch(
+        self, group: str, wanted: _Wanted, access: RequestAccess, per_partition: bool = False
+    ) -> dict[str, Any]:
+        """``per_partition``: the version has no error of the group, so each partition gets it.
+
+        Who wants the offsets of all topics gets those of topics that it may read.
+        """
         error, found = GroupError.NONE, {}
+        denied: Mapping[str, GroupError] = {}
         try:
             stored = await self._coordinator.read(group)
+            await check_group(access, stored, self._coordinator.find(group), wanted or ())
             found = await self._by_name(group, stored.offsets, wanted)
+            denied = await _denied(access, found if wanted is None else wanted)
         except GroupFailure as failure:
             error = failure.error
-        shown: Mapping[str, Iterable[int]] = found if wanted is None else wanted
-        of_partition = code(error) if per_partition else ErrorCode.none
-        topics = [
-            {
-                "name": name,
-                "partitions": [
-                    _partition(at, found.get(name, {}).get(at, _NO_OFFSET), of_partition) for at in partitions
-                ],
-            }
-            for name, partitions in (shown.items() if error is GroupError.NONE or per_partition else ())
-        ]
+        shown: Mapping[str, Iterable[int]] = (
+            {name: it for name, it in found.items() if name not in denied} if wanted is None else wanted
+        )
+        topics = []
+        for name, partitions in shown.items() if error is GroupError.NONE or per_partition else ():
+            own = {} if name in denied else found.get(name, {})
+            of_partition = code(denied.get(name, error if per_partition else GroupError.NONE))
+            answers = [_partition(at, own.get(at, _NO_OFFSET), of_partition) for at in partitions]
+            topics.append({"name": name, "partitions": answers})
         return {"group_id": group, "error_code": code(error), "topics": topics}
 
     async def _by_name(
@@ -134,9 +149,11 @@ class GroupOffsetsApi:
             await hosted.change(lambda it: replace(it, offsets=without(it.offsets, lambda uid, _: uid in gone)))
         return found
 
-    async def delete(self, request: Any, _: RequestContext) -> ResponseBody:
+    async def delete(self, request: Any, context: RequestContext) -> ResponseBody:
         try:
-            group = await self._coordinator.group(request.group_id)
+            named = [it.name for it in request.topics]
+            group = await usable_group(self._coordinator, context.access, request.group_id, named)
+            denied = await _denied(context.access, named)
             if group.stored.deleted and not len(group.machine.members):
                 raise GroupFailure(GroupError.GROUP_ID_NOT_FOUND)
             topics = await self._find(it.name for it in request.topics)
@@ -144,7 +161,9 @@ class GroupOffsetsApi:
             doomed = {
                 (topic.topic.uid, it.partition_index)
                 for wanted in request.topics
-                if (topic := topics[wanted.name]) is not None and wanted.name not in subscribed
+                if (topic := topics[wanted.name]) is not None
+                and wanted.name not in subscribed
+                and wanted.name not in denied
                 for it in wanted.partitions
             }
             if doomed:
@@ -157,8 +176,10 @@ class GroupOffsetsApi:
             return {"throttle_time": NO_THROTTLE, "error_code": code(failure.error), "topics": ()}
         results = []
         for wanted in request.topics:
-            error = GroupError.NONE
-            if wanted.name in subscribed:
+            error = denied.get(wanted.name, GroupError.NONE)
+            if wanted.name in denied:
+                pass
+            elif wanted.name in subscribed:
                 error = GroupError.GROUP_SUBSCRIBED_TO_TOPIC
             elif topics[wanted.name] is None:
                 error = GroupError.UNKNOWN_TOPIC_OR_PARTITION
@@ -175,6 +196,12 @@ class GroupOffsetsApi:
             return await self._blocking.call(lambda: {name: self._topics.named(name) for name in wanted})
         except SmqError:
             raise GroupFailure(GroupError.COORDINATOR_NOT_AVAILABLE) from None
+
+
+async def _denied(access: RequestAccess, names: Iterable[str]) -> dict[str, GroupError]:
+    """The topics that the client may not read, with their errors."""
+    codes = {name: await access.topic(name) for name in names}
+    return {name: GroupError(it.value) for name, it in codes.items() if it is not ErrorCode.none}
 
 
 def _commits(wanted: Any, topic: KafkaTopic | None, errors: dict[tuple[str, int], GroupError]) -> list[OffsetCommit]:

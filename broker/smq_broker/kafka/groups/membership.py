@@ -8,6 +8,8 @@ from typing import Any, cast
 from smq_broker.kafka.apis.error_codes import NO_THROTTLE
 from smq_broker.kafka.groups.answers import code, micros
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
+from smq_broker.kafka.groups.group_access import usable_group
+from smq_broker.kafka.groups.subscriptions import topics_in
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.requests import JoinAnswer, JoinRequest, Protocol, SyncAnswer, SyncRequest
@@ -23,7 +25,8 @@ class MembershipApi:
 
     async def join(self, request: Any, context: RequestContext) -> ResponseBody:
         try:
-            group = await self._coordinator.group(request.group_id)
+            topics = topics_in(request.protocol_type, (bytes(it.metadata) for it in request.protocols))
+            group = await usable_group(self._coordinator, context.access, request.group_id, topics)
             wanted = _join_request(request, context)
             answer = await group.wait_for(lambda ticket, now: group.machine.join(ticket, wanted, now))
         except GroupFailure as failure:
@@ -46,7 +49,7 @@ class MembershipApi:
             ],
         }
 
-    async def sync(self, request: Any, _: RequestContext) -> ResponseBody:
+    async def sync(self, request: Any, context: RequestContext) -> ResponseBody:
         wanted = SyncRequest(
             member_id=request.member_id,
             generation=request.generation_id,
@@ -56,7 +59,7 @@ class MembershipApi:
             assignments={it.member_id: it.assignment for it in request.assignments},
         )
         try:
-            group = await self._coordinator.group(request.group_id)
+            group = await usable_group(self._coordinator, context.access, request.group_id)
             answer = await group.wait_for(lambda ticket, now: group.machine.sync(ticket, wanted, now))
         except GroupFailure as failure:
             answer = SyncAnswer(error=failure.error)
@@ -69,10 +72,10 @@ class MembershipApi:
             "assignment": synced.assignment,
         }
 
-    async def heartbeat(self, request: Any, _: RequestContext) -> ResponseBody:
+    async def heartbeat(self, request: Any, context: RequestContext) -> ResponseBody:
         instance = getattr(request, "group_instance_id", None)
         try:
-            group = await self._coordinator.group(request.group_id)
+            group = await usable_group(self._coordinator, context.access, request.group_id)
             error = group.act(
                 lambda now: group.machine.heartbeat(request.member_id, instance, request.generation_id, now)
             )
@@ -87,7 +90,7 @@ class MembershipApi:
         else:
             leaving = [(it.member_id, it.group_instance_id) for it in request.members]
         try:
-            group = await self._coordinator.group(request.group_id)
+            group = await usable_group(self._coordinator, context.access, request.group_id)
         except GroupFailure as failure:
             return {"throttle_time": NO_THROTTLE, "error_code": code(failure.error), "members": ()}
         members = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from smq_core.kafka_groups.group import KafkaGroup
 
@@ -11,13 +12,13 @@ CONSUMER = "consumer"
 
 def subscribed_topics(group: KafkaGroup) -> set[str]:
     """All topics of a group of consumers. Members whose metadata is of another kind count for nothing."""
-    if group.protocol_type != CONSUMER:
-        return set()
-    found: set[str] = set()
-    for member in group.members.by_id.values():
-        for protocol in member.request.protocols:
-            found.update(_topics(protocol.metadata))
-    return found
+    metadata = [it.metadata for member in group.members.by_id.values() for it in member.request.protocols]
+    return topics_in(group.protocol_type or "", metadata)
+
+
+def topics_in(protocol_type: str, protocols: Iterable[bytes]) -> set[str]:
+    """The topics in the metadata of one member."""
+    return {name for metadata in protocols for name in _topics(metadata)} if protocol_type == CONSUMER else set()
 
 
 def _topics(metadata: bytes) -> list[str]:

@@ -31,14 +31,20 @@ _FRAME_START = struct.Struct(">ii")
 _NO_TAGGED_FIELDS = b"\0"
 
 
+def api_key_of(frame: memoryview) -> int:
+    """Which API a frame is for. Raises ProtocolError if it has no header of a request."""
+    if len(frame) < HEADER_START.size:
+        raise ProtocolError("malformed", f"a frame of {len(frame)} bytes has no header of a request")
+    return int(HEADER_START.unpack_from(frame)[0])
+
+
 def decode_request(frame: memoryview, apis: ApiTable) -> KafkaRequest:
     """The request in a frame, which is without its length. Records of a Produce request are views of the frame.
 
     Raises ProtocolError if it cannot be decoded, or if ``apis`` does not have its key or version. An ApiVersions
     request of another version is decoded as one of version 0 with no body.
     """
-    if len(frame) < HEADER_START.size:
-        raise ProtocolError("malformed", f"a frame of {len(frame)} bytes has no header of a request")
+    api_key_of(frame)
     api_key, version, correlation_id = HEADER_START.unpack_from(frame)
     api = apis.get(api_key)
     if api is None:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from smq_broker.kafka.protocol.sessions import OPEN_ACCESS, RequestAccess, Session
+
 # Bytes that are sent as they are: ``bytes``, ``bytearray`` or ``memoryview``. They must not change until they are sent.
 Part: TypeAlias = bytes | bytearray | memoryview
 
@@ -30,8 +32,14 @@ class ClientConnection:
 
     peer: str
     """Its address, ``host:port``."""
-    identity: str | None = None
-    """Who has logged in. None if nobody has, and in a release without security."""
+    session: Session | None = None
+    """Of the client that has logged in. None if nobody has, and in a release without security."""
+    mechanism: str = ""
+    """The one of SASL that the client has chosen; empty before that."""
+    made_at: float = 0.0
+    """In seconds of the event loop."""
+    is_finishing: bool = False
+    """Whether the connection ends when what was received is answered."""
     software: str = ""
     """Name and version of its library, empty until an ApiVersions request says them."""
     produce_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -43,6 +51,7 @@ class RequestContext:
     client_id: str | None
     version: int
     connection: ClientConnection
+    access: RequestAccess = OPEN_ACCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

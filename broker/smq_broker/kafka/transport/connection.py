@@ -13,9 +13,8 @@ from typing import Protocol
 
 import structlog
 
-from smq_broker.kafka.protocol.codec import decode_request, encode_response
+from smq_broker.kafka.protocol.codec import api_key_of, decode_request, encode_response
 from smq_broker.kafka.protocol.messages import (
-    Api,
     ApiTable,
     ClientConnection,
     KafkaRequest,
@@ -23,6 +22,7 @@ from smq_broker.kafka.protocol.messages import (
     ProtocolError,
     RequestContext,
 )
+from smq_broker.kafka.protocol.sessions import ConnectionAccess
 from smq_broker.kafka.transport.frames import FrameReader
 from smq_broker.kafka.transport.limits import KafkaLimits
 from smq_broker.kafka.transport.metrics import KafkaMetrics
@@ -46,6 +46,7 @@ class ConnectionHost(Protocol):
     memory: RequestMemory
     metrics: KafkaMetrics
     log_limiter: LogLimiter
+    access: ConnectionAccess
 
     def admit(self, connection: Connection, host: str) -> bool:
         """Whether one more connection from this host is accepted."""
@@ -101,7 +102,7 @@ class Connection(asyncio.Protocol):
         # None if the client has gone already
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         self._peer_host = peer[0]
-        self._client = ClientConnection(join_address(*peer[:2]))
+        self._client = ClientConnection(join_address(*peer[:2]), made_at=self._loop.time())
         self._admitted = self._host.admit(self, self._peer_host)
         if not self._admitted:
             self._end("limit", "too many connections are open")
@@ -132,6 +133,7 @@ class Connection(asyncio.Protocol):
         memory.release(self._reserved_bytes + sum(place.reserved_bytes for place in self._places))
         self._places.clear()
         self._outbox.clear()
+        self._host.access.left(self._client)
         if self._admitted:
             self._host.discard(self, self._peer_host)
 
@@ -147,8 +149,12 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def check_idle(self, now: float) -> None:
-        """Closes a connection on which nothing happens, or whose unfinished request takes memory that others need."""
-        if now - self._active_at > self._host.limits.idle_seconds:
+        """Closes a connection on which nothing happens, whose session has ended, or whose unfinished request takes
+        memory that others need.
+        """
+        if reason := self._host.access.end_reason(self._client, now):
+            self._end("session", reason)
+        elif now - self._active_at > self._host.limits.idle_seconds:
             self._end("idle", "nothing was received or sent for too long")
         elif (
             self._host.memory.is_short
@@ -197,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def _next_frame(self) -> memoryview | None:
         """None if it is not whole yet, or if its memory is not reserved yet."""
-        size = self._frames.next_size()
+        size = self._frames.next_size(self._host.access.max_frame_bytes(self._client))
         if size is None:
             return None
         if size > SMALL_BYTES and not self._reserved_bytes:
@@ -217,6 +223,7 @@ class Connection(asyncio.Protocol):
 
     def _start(self, frame: memoryview) -> None:
         self._frame_began_at = self._active_at
+        access = self._host.access.admit(self._client, api_key_of(frame))
         request = decode_request(frame, self._host.apis)
         self._host.metrics.count_request(request.api_key)
         place = _Place(len(frame), self._reserved_bytes)
@@ -224,13 +231,17 @@ class Connection(asyncio.Protocol):
         self._places.append(place)
         self._handled += 1
         self._handled_bytes += place.size_bytes
-        place.task = self._loop.create_task(self._handle(place, request, self._host.apis[request.api_key]))
+        context = RequestContext(request.client_id, request.version, self._client, access)
+        place.task = self._loop.create_task(self._handle(place, request, context))
 
-    async def _handle(self, place: _Place, request: KafkaRequest, api: Api) -> None:
+    async def _handle(self, place: _Place, request: KafkaRequest, context: RequestContext) -> None:
+        api = self._host.apis[request.api_key]
         try:
-            context = RequestContext(request.client_id, request.version, self._client)
             body = await api.handler(request.body, context)
             place.parts = () if body is None else encode_response(request, body)
+        except ProtocolError as error:
+            self._end(error.reason, error.message)
+            return
         except BaseException as error:
             # A handler that was cancelled by somebody else gives no answer either.
             self._end("failed_request", f"a request of API {request.api_key} failed", error=error)
@@ -249,6 +260,7 @@ class Connection(asyncio.Protocol):
         while self._places and (parts := self._places[0].parts) is not None:
             self._places.popleft()
             self._outbox.extend(packed(parts))
+        self._finishing = self._finishing or self._client.is_finishing
         self._write()
         self._read()
 

@@ -27,18 +27,19 @@ class FrameReader:
         """Whether a part of a frame is there."""
         return bool(self._buffer)
 
-    def next_size(self) -> int | None:
+    def next_size(self, max_bytes: int | None = None) -> int | None:
         """The length of the frame that comes next, None if that is not received yet.
 
-        Raises ProtocolError if no request has this length.
+        Raises ProtocolError if no request has this length, or if it is longer than ``max_bytes``.
         """
         if len(self._buffer) < _LENGTH.size:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer)
-        if not HEADER_START.size <= size <= self._limits.max_request_bytes:
+        most = self._limits.max_request_bytes if max_bytes is None else max_bytes
+        if not HEADER_START.size <= size <= most:
             raise ProtocolError(
                 "frame_size",
-                f"a frame has {size} bytes, and {HEADER_START.size} to {self._limits.max_request_bytes} are accepted. "
+                f"a frame has {size} bytes, and {HEADER_START.size} to {most} are accepted. "
                 "A client that does not speak Kafka's protocol, or that uses TLS, looks like this",
             )
         if len(self._buffer) < _LENGTH_AND_API_KEY.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -11,10 +12,12 @@ from prometheus_client import CollectorRegistry
 
 from smq_broker.kafka.protocol.api_versions import with_api_versions
 from smq_broker.kafka.protocol.messages import ApiTable
+from smq_broker.kafka.protocol.sessions import ConnectionAccess, OpenAccess
 from smq_broker.kafka.transport.connection import Connection
 from smq_broker.kafka.transport.limits import KafkaLimits
 from smq_broker.kafka.transport.metrics import KafkaMetrics
 from smq_broker.kafka.transport.request_memory import RequestMemory
+from smq_broker.kafka.transport.tls import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS
 from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.model.addresses import join_address, split_address
@@ -29,7 +32,8 @@ MAX_CHECK_INTERVAL_SECONDS = 10.0
 class KafkaListener:
     """``address`` is where it listens. Raises OSError if the port cannot be bound.
 
-    Handlers of ``apis`` run in the event loop ``loop`` of the thread, so they must not block.
+    Handlers of ``apis`` run in the event loop ``loop`` of the thread, so they must not block. With ``tls`` it speaks
+    TLS only, and ``access`` says which requests a connection may make.
     """
 
     def __init__(
@@ -40,12 +44,16 @@ class KafkaListener:
         registry: CollectorRegistry,
         threads: ThreadSupervisor,
         limits: KafkaLimits | None = None,
+        access: ConnectionAccess | None = None,
+        tls: ssl.SSLContext | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         host, port = split_address(listen)
         self._socket = create_listener(host, port)
         self.address = join_address(host, self._socket.getsockname()[1])
         self._threads = threads
+        self._tls = tls
+        self.access = access or OpenAccess()
         self.apis = with_api_versions(apis)
         self.limits = limits or KafkaLimits()
         self.memory = RequestMemory(self.limits.request_memory_bytes)
@@ -103,7 +111,14 @@ class KafkaListener:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await self._loop.create_server(lambda: Connection(self), sock=self._socket, backlog=BACKLOG)
+        server = await self._loop.create_server(
+            lambda: Connection(self),
+            sock=self._socket,
+            backlog=BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls is not None else None,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS if self._tls is not None else None,
+        )
         async with asyncio.TaskGroup() as tasks:
             checks = tasks.create_task(self._check_idle())
             await self._stopping.wait()

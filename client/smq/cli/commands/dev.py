@@ -102,8 +102,6 @@ def dev(
         if folder != DEFAULT_FOLDER:
             raise typer.BadParameter(f"write --dir after `{context.invoked_subcommand}`, whose option it is")
         return
-    if secure and kafka is not None:
-        raise typer.BadParameter("--kafka: Kafka clients cannot be authenticated yet, so leave out --secure or --kafka")
     broker_limit = 2 * brokers if max_brokers is None else max_brokers
     if broker_limit < brokers:
         raise typer.BadParameter(f"--max-brokers {broker_limit} is below --brokers {brokers}")

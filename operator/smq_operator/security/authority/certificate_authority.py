@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -20,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from smq_core.access.authority_rotation import CertificateLives
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import Peer
+from smq_core.access.server_hosts import is_ip_address
 from smq_core.errors import InvalidRequest, Unavailable
 from smq_proto.certificate_tokens import UNREADABLE
 
@@ -109,9 +111,9 @@ class CertificateAuthority:
     def issue(self, peer: Peer, *, now: float, server_names: Sequence[str] = ()) -> Certificate:
         """A certificate with a new key, for a peer of this release, until ``peer.expires_at``.
 
-        With ``server_names``, which are DNS names, the peer may be a server, too. ``now`` is in seconds since the Unix
-        epoch. Raises InvalidRequest if the peer is one of another release, or has expired; Unavailable if this
-        authority has.
+        With ``server_names``, which are DNS names and IP addresses, the peer may be a server, too. ``now`` is in
+        seconds since the Unix epoch. Raises InvalidRequest if the peer is one of another release, or has expired;
+        Unavailable if this authority has.
         """
         if peer.release != self.release:
             raise InvalidRequest(f"this authority is that of release {self.release}, not {peer.release}")
@@ -122,7 +124,7 @@ class CertificateAuthority:
         key = ec.generate_private_key(ec.SECP256R1())
         # A common name has 64 characters at most; nobody reads it but people.
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, peer.role.value)])
-        names = [x509.UniformResourceIdentifier(peer.uri), *(x509.DNSName(name) for name in server_names)]
+        names = [x509.UniformResourceIdentifier(peer.uri), *map(_general_name, server_names)]
         uses = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if server_names else [])]
         builder = _builder(self._certificate.subject, subject, key.public_key(), now, peer.expires_at)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -146,6 +148,10 @@ class CertificateAuthority:
         except x509.ExtensionNotFound:
             return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    return x509.IPAddress(ip_address(host)) if is_ip_address(host) else x509.DNSName(host)
 
 
 def given_authority(chain: bytes, key: bytes) -> AuthorityKeys:

@@ -34,7 +34,7 @@ def leader(release: Release) -> Iterator[SecureLeader]:
 
 def login_at(release: Release, *leaders: str, ca_file: str = "", token_file: str = "") -> LeaderLogin:
     channels = LeaderChannels(ca_file or str(release.ca_file), token_file or str(release.token_file))
-    return LeaderLogin(INCARNATION, lambda: leaders, channels)
+    return LeaderLogin(INCARNATION, leaders=lambda: leaders, channels=channels)
 
 
 def test_a_leader_gives_a_certificate_and_what_verifies_grants(release: Release, leader: SecureLeader) -> None:
@@ -97,7 +97,10 @@ def test_the_next_leader_is_tried_and_redirects_are_followed(release: Release, l
 def test_a_certificate_that_has_expired_is_none(release: Release, leader: SecureLeader) -> None:
     channels = LeaderChannels(str(release.ca_file), str(release.token_file))
     late = LeaderLogin(
-        INCARNATION, lambda: [leader.address], channels, clock=lambda: time.time() + 2 * leader.lifetime_seconds
+        INCARNATION,
+        leaders=lambda: [leader.address],
+        channels=channels,
+        clock=lambda: time.time() + 2 * leader.lifetime_seconds,
     )
     with pytest.raises(Unavailable, match="expired"):
         late.once()

@@ -248,9 +248,9 @@ def test_a_leader_in_clear_text_gets_reports_and_no_token(release: Release, open
 
 def test_a_permissive_broker_waits_for_no_login(release: Release, open_leader: _OpenLeader) -> None:
     channels = LeaderChannels(str(release.ca_file), str(release.token_file), permissive=True)
-    assert LeaderLogin("i-b1", lambda: [open_leader.address], channels).once_or_later() is None
+    assert LeaderLogin("i-b1", leaders=lambda: [open_leader.address], channels=channels).once_or_later() is None
     with SecureLeader(release) as leader:
-        login = LeaderLogin("i-b1", lambda: [leader.address], channels).once_or_later()
+        login = LeaderLogin("i-b1", leaders=lambda: [leader.address], channels=channels).once_or_later()
         assert login is not None and login.release == release.name
 
 
@@ -264,4 +264,4 @@ def test_an_open_broker_learns_that_its_leader_wants_tls(release: Release) -> No
 def test_a_required_broker_learns_that_its_leader_speaks_no_tls(release: Release, open_leader: _OpenLeader) -> None:
     channels = LeaderChannels(str(release.ca_file), str(release.token_file))
     with pytest.raises(SmqError, match="what listens there does not speak TLS"):
-        LeaderLogin("i-b1", lambda: [open_leader.address], channels).once()
+        LeaderLogin("i-b1", leaders=lambda: [open_leader.address], channels=channels).once()

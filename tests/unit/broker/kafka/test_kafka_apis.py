@@ -26,6 +26,7 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SegmentSealed, SequenceGap, SmqError, UnknownTopic
 from smq_core.model.entities import Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange, Partitioner
+from support.in_memory.kafka_callers import SecureListenerParts
 
 UID = "6f1ed002-ab55-4d8c-9c7e-3f0d8b0a5a11"
 TOPIC = Topic("default/events", UID, TopicSpec(partitions=4, partitioner=Partitioner.KAFKA))
@@ -208,7 +209,7 @@ def test_the_page_lists_the_apis_and_their_versions(apis: ApiTable) -> None:
         for name, range_ in zip(names.split(", "), ranges.split(", "), strict=True):
             low, _, high = range_.partition("–")
             listed[name] = int(low), int(high or low)
-    served = with_api_versions(apis)
+    served = with_api_versions({**apis, **SecureListenerParts(TOPIC).login.apis})
     named = {"".join(it.title() for it in api_key_map[key].split("_")): api[:2] for key, api in served.items()}
     assert listed == named
 

@@ -51,17 +51,31 @@ def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureF
         ([], FILER | {"SMQ_CA_FILE": "c", "SMQ_LEADER": "a:1"}, "--token-file: required with --ca-file"),
         (["--permissive", "true"], FILER, "--permissive: needs the roots.*--ca-file"),
         (["--kafka", "9092"], FILER, "--kafka: .*host:port"),
-        (
-            ["--kafka", ":9092", "--ca-file", "c", "--token-file", "t", "--leader", "a:1"],
-            FILER,
-            "--kafka: Kafka clients cannot be authenticated yet",
-        ),
+        (["--kafka-names", "a,leader.smq.internal"], FILER, "--kafka-names: .*own processes"),
+        (["--kafka-names", "a:9092"], FILER, "--kafka-names: .*neither a DNS name nor an IP address"),
         ([], FILER | {"SMQ_GRACE": "soon", "SMQ_LISTEN": "7070"}, r"--listen: .*\n--grace: .*number"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], env: dict[str, str], message: str):
     with pytest.raises(InvalidRequest, match=message):
         parse(arguments, env)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hosts"),
+    [
+        ([], ()),
+        (["--kafka-names", "a"], ()),
+        (["--kafka", "0.0.0.0:9092", "--advertise", "10.0.0.7", "--kafka-names", "a, b"], ("10.0.0.7", "a", "b")),
+        (["--kafka", "[::]:9092", "--advertise", "fd00::a:3"], ("fd00::a:3",)),
+        (["--kafka", "0.0.0.0:9092", "--kafka-advertise", "b1.example:443"], ("b1.example",)),
+        (["--kafka", "127.0.0.1:9092"], ("127.0.0.1", "localhost", "127.0.0.1", "::1")),
+    ],
+)
+def test_the_hosts_for_kafka_clients_are_those_that_are_advertised(
+    arguments: list[str], hosts: tuple[str, ...]
+) -> None:
+    assert parse(arguments, FILER).kafka_hosts() == hosts
 
 
 def test_a_broker_with_roots_and_a_token_is_secure() -> None:

@@ -71,6 +71,23 @@ async def test_a_client_gets_a_certificate_of_its_identity_for_a_quarter_of_an_h
         assert reply.roots == (api.folder / "ca.crt").read_bytes() and b"PRIVATE KEY" in reply.private_key
 
 
+async def test_a_broker_gets_the_hosts_by_which_kafka_clients_verify_it_and_a_client_none(tmp_path: Path) -> None:
+    async with auth_api(tmp_path) as api:
+        request = auth_pb2.LoginRequest(incarnation="i1", hosts=["10.0.0.7", "smq-kafka.queue.svc"])
+        reply = await api.call("Auth.Login", request, api.tokens.issue("i1"))
+        certificate = x509.load_pem_x509_certificates(reply.certificate_chain)[0]
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert next(iter(names)).value.startswith("smq://"), "by which its peers know it"
+        assert names.get_values_for_type(x509.DNSName) == [broker_server_name("i1"), "smq-kafka.queue.svc"]
+        assert [str(it) for it in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7"]
+        for host in ("leader.smq.internal", "*.example"):
+            request = auth_pb2.LoginRequest(incarnation="i1", hosts=[host])
+            with pytest.raises(InvalidRequest):
+                await api.call("Auth.Login", request, api.tokens.issue("i1"))
+        reply = await api.call("Auth.Login", auth_pb2.LoginRequest(hosts=["b.example"]), api.add_token("bob"))
+        assert names_of(reply.certificate_chain)[1] == []
+
+
 async def test_a_broker_gets_one_of_its_incarnation_for_a_day_and_the_keys_of_grants(tmp_path: Path) -> None:
     async with auth_api(tmp_path) as api:
         reply = await api.call("Auth.Login", auth_pb2.LoginRequest(incarnation="i1"), api.tokens.issue("i1"))
@@ -192,6 +209,21 @@ async def test_a_caller_learns_what_it_may_do(tmp_path: Path, verb: str, group: 
         reply = await api.call("Auth.CheckAccess", request, token)
         assert reply.allowed is allowed and reply.reason.startswith("bob may not ") is not allowed
         assert not (await api.call("Auth.CheckAccess", request, api.tokens.issue("i1"))).allowed
+
+
+async def test_a_group_of_kafka_clients_is_one_of_a_namespace(tmp_path: Path) -> None:
+    async with auth_api(tmp_path) as api:
+        token = api.add_token("bob")
+        api.add_rule("bob", namespaces=["travel"], topics=["flights"], verbs=["consume"], consumerGroups=["team.*"])
+        for namespace, group, allowed in (
+            ("travel", "team.x", True),
+            ("travel", "other", False),
+            ("default", "team.x", False),
+        ):
+            request = auth_pb2.CheckAccessRequest(verb="consume", topic=f"{namespace}/", group=group)
+            assert (await api.call("Auth.CheckAccess", request, token)).allowed is allowed
+        request = auth_pb2.CheckAccessRequest(verb="consume", topic="travel/")
+        assert not (await api.call("Auth.CheckAccess", request, token)).allowed, "that is all topics"
 
 
 @pytest.mark.parametrize("verb, group", [("write", ""), ("", ""), ("produce", "g")])

@@ -1,0 +1,43 @@
+"""Whether a client may use a group: by the topics that the group reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
+from smq_broker.kafka.groups.hosted_group import HostedGroup
+from smq_broker.kafka.groups.subscriptions import subscribed_topics
+from smq_broker.kafka.protocol.sessions import RequestAccess
+from smq_broker.kafka.topics import full_name
+from smq_core.kafka_groups.group_errors import GroupError
+from smq_storage.catalog.kafka_groups import StoredKafkaGroup
+
+
+def topics_of(stored: StoredKafkaGroup, hosted: HostedGroup | None, more: Iterable[str] = ()) -> set[str]:
+    """The full names of those with offsets, that members subscribe to, and that clients call as ``more`` has them."""
+    named = {*(subscribed_topics(hosted.machine) if hosted is not None else ()), *more}
+    full = {found for name in named if (found := full_name(name)) is not None}
+    return full | {it.topic for it in stored.offsets.values()}
+
+
+async def check_group(
+    access: RequestAccess,
+    stored: StoredKafkaGroup,
+    hosted: HostedGroup | None,
+    more: Iterable[str] = (),
+    *,
+    listed: bool = False,
+) -> None:
+    """``listed``: the client did not name the group. Raises GroupFailure."""
+    denied = await access.group(stored.name, topics_of(stored, hosted, more), listed=listed)
+    if denied.value:
+        raise GroupFailure(GroupError(denied.value))
+
+
+async def usable_group(
+    coordinator: GroupCoordinator, access: RequestAccess, name: str, more: Iterable[str] = ()
+) -> HostedGroup:
+    """The group, if the client may use it. Raises GroupFailure."""
+    group = await coordinator.group(name)
+    await check_group(access, group.stored, group, more)
+    return group

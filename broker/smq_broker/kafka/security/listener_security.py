@@ -1,0 +1,28 @@
+"""Constructs what a listener of a secure release needs: TLS, SASL, and the checks of requests."""
+
+from __future__ import annotations
+
+from smq_broker.access.secure_callers import SecureAccess
+from smq_broker.kafka.executor import Blocking
+from smq_broker.kafka.protocol.messages import ApiTable
+from smq_broker.kafka.security.caller_rights import CallerRights
+from smq_broker.kafka.security.connection_access import SecureConnections
+from smq_broker.kafka.security.identities import Identities
+from smq_broker.kafka.security.login import LoginApi
+from smq_broker.leader_client.callers_of_kafka import CallersOfKafka
+from smq_core.access.certificates import Certificate
+
+
+class ListenerSecurity:
+    """``certificate`` is the broker's at the start; ``callers`` knows what the leader says of clients."""
+
+    def __init__(self, certificate: Certificate, access: SecureAccess, callers: CallersOfKafka) -> None:
+        self.certificate = certificate
+        # Separate threads: reads of old messages must not keep logins waiting.
+        blocking = Blocking()
+        rights = CallerRights(
+            callers=callers, grants=access.grants, blocking=blocking, leader_seen_at=access.leader_seen_at
+        )
+        login = LoginApi(Identities(callers, blocking), access.denials)
+        self.access = SecureConnections(rights, access.denials)
+        self.apis: ApiTable = login.apis

@@ -1,0 +1,44 @@
+"""TLS of the listener for Kafka clients, with the broker's certificate, which is replaced without another port."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from smq_core.access.certificates import Certificate
+
+# A client that has a connection and does not finish its handshake within this time loses it.
+HANDSHAKE_SECONDS = 10.0
+# How long the last bytes of TLS may take.
+SHUTDOWN_SECONDS = 2.0
+
+
+def server_context(certificate: Certificate) -> ssl.SSLContext:
+    """What a server needs to show this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    show(context, certificate)
+    return context
+
+
+def show(context: ssl.SSLContext, certificate: Certificate) -> None:
+    """From now on new connections of the context see this certificate. Those that are open go on.
+
+    Call it where connections are accepted: in between the context has a key that is none of its certificate.
+    """
+    with _readable(certificate.chain) as chain, _readable(certificate.key) as key:
+        context.load_cert_chain(chain, key)
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[str]:
+    """A path from which OpenSSL reads this once. It takes files only, and a key belongs on no disk."""
+    source, target = os.pipe()
+    try:
+        with os.fdopen(target, "wb") as file:
+            file.write(content)  # a pipe holds 16 KiB at least; chains have a few
+        yield f"/dev/fd/{source}"
+    finally:
+        os.close(source)
