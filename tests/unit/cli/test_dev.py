@@ -441,7 +441,7 @@ def test_the_status_names_an_outage_of_the_filer(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_secure_cluster_says_how_to_enter_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = DevCluster(tmp_path / "a b", listen="h:1", secure=True)
+    cluster = DevCluster(tmp_path / "a b", listen="h:1", secure=True, kafka_port=9092)
     assert "--security=required" in cluster._leader_args
     assert cluster.security is not None and DevCluster(tmp_path).security is None
 
@@ -449,9 +449,11 @@ def test_a_secure_cluster_says_how_to_enter_it(tmp_path: Path, capsys: pytest.Ca
     dev_command._print_welcome(record, cluster.folder, "end")
     printed = capsys.readouterr().out
     folder = tmp_path / "a b" / "security"
+    assert "SASL_SSL" in printed
     assert f"export SMQ_CA_FILE='{folder}/ca.crt'\n  export SMQ_TOKEN_FILE='{folder}/admin.token'" in printed
     dev_command._print_welcome(replace(record, secure=False), cluster.folder, "end")
-    assert "SMQ_CA_FILE" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "SMQ_CA_FILE" not in printed and "SASL_SSL" not in printed
 
 
 def test_nobody_else_may_read_the_folder(tmp_path: Path) -> None:

@@ -274,6 +274,8 @@ def _where(record: DevRecord, folder: Path) -> list[str]:
             f"  CA file    {security.ca_file}",
             f"  token      {security.token_file} (the administrator's)",
         ]
+        if record.kafka:
+            lines.append("  Kafka with security.protocol=SASL_SSL, the CA file, PLAIN, user `admin`, the token as password")
     return lines
 
 
