@@ -275,7 +275,9 @@ def _where(record: DevRecord, folder: Path) -> list[str]:
             f"  token      {security.token_file} (the administrator's)",
         ]
         if record.kafka:
-            lines.append("  Kafka with security.protocol=SASL_SSL, the CA file, PLAIN, user `admin`, the token as password")
+            lines.append(
+                "  Kafka with security.protocol=SASL_SSL, the CA file, PLAIN, user `admin`, the token as password"
+            )
     return lines
 
 
