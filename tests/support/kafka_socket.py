@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
 from smq_broker.kafka.protocol.entities import build, encode
+from smq_broker.kafka.protocol.messages import API_VERSIONS
 from smq_core.model.addresses import split_address
 from support.waiting import HANG_GUARD
 
@@ -74,3 +76,21 @@ class KafkaSocket:
         except ConnectionError:
             return None
         return bytes(received)
+
+
+class TlsSocket(KafkaSocket):
+    """Verifies that the broker is ``host``."""
+
+    def __init__(self, address: str, roots: bytes, host: str) -> None:
+        super().__init__(address)
+        context = ssl.create_default_context(cadata=roots.decode())
+        self.socket = context.wrap_socket(self.socket, server_hostname=host)
+
+    def uses(self) -> bytes:
+        """The certificate that the broker has shown."""
+        assert isinstance(self.socket, ssl.SSLSocket)
+        return self.socket.getpeercert(binary_form=True) or b""
+
+    def is_served(self) -> bool:
+        self.send(API_VERSIONS, 0, 1)
+        return bool(self.receive(API_VERSIONS, 0)[1].api_keys)

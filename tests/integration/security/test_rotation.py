@@ -13,6 +13,7 @@ import pytest
 
 import smq
 from smq_storage.process.seaweedfs import SeaweedProcess
+from support.kafka_socket import TlsSocket
 from support.processes.secure_cluster import SecureCluster
 from support.processes.short_lives import Lives
 from support.waiting import HANG_GUARD, eventually
@@ -61,7 +62,8 @@ class Load:
 
 @contextmanager
 def running(seaweed: SeaweedProcess, folder: Path, lives: Lives) -> Iterator[SecureCluster]:
-    with SecureCluster(folder, seaweed.settings(f"rotation-{folder.name}"), lives=lives) as cluster:
+    more = ("--broker-arg=--kafka=127.0.0.1:0",)
+    with SecureCluster(folder, seaweed.settings(f"rotation-{folder.name}"), lives=lives, more=more) as cluster:
         yield cluster
 
 
@@ -103,6 +105,11 @@ def test_nothing_is_lost_doubled_or_late_while_everything_is_replaced(
                 assert first not in cluster.ca_file.read_bytes()
                 with cluster.connect_as("app") as late:
                     late.producer(topic).close()
+                for name in cluster.pids():
+                    address = cluster.kafka_address(name)
+                    assert address is not None
+                    with TlsSocket(address, cluster.ca_file.read_bytes(), "127.0.0.1") as kafka_client:
+                        assert kafka_client.is_served()
         with cluster.connect_as("app") as client, client.consumer(topic, start="earliest") as again:
             stored: list[bytes] = []
             read_all(again, stored, load.sent)

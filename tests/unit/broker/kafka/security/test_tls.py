@@ -19,7 +19,7 @@ from smq_broker.runtime.threads import ThreadSupervisor
 from smq_core.access.certificates import Certificate
 from smq_core.access.peers import Peer, Role, broker_server_name
 from smq_operator.security.authority.certificate_authority import CertificateAuthority
-from support.kafka_socket import KafkaSocket
+from support.kafka_socket import KafkaSocket, TlsSocket
 from support.waiting import HANG_GUARD
 
 
@@ -31,24 +31,6 @@ def authority() -> CertificateAuthority:
 def issue(authority: CertificateAuthority) -> Certificate:
     peer = Peer(Role.BROKER, "release-1", "i1", int(time.time()) + 3600)
     return authority.issue(peer, now=time.time(), server_names=[broker_server_name("i1"), "127.0.0.1", "b1.example"])
-
-
-class TlsSocket(KafkaSocket):
-    """Verifies that the broker is ``host``."""
-
-    def __init__(self, address: str, roots: bytes, host: str) -> None:
-        super().__init__(address)
-        context = ssl.create_default_context(cadata=roots.decode())
-        self.socket = context.wrap_socket(self.socket, server_hostname=host)
-
-    def uses(self) -> bytes:
-        """The certificate that the broker has shown."""
-        assert isinstance(self.socket, ssl.SSLSocket)
-        return self.socket.getpeercert(binary_form=True) or b""
-
-    def is_served(self) -> bool:
-        self.send(API_VERSIONS, 0, 1)
-        return bool(self.receive(API_VERSIONS, 0)[1].api_keys)
 
 
 class Listening:
