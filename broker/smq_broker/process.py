@@ -424,6 +424,7 @@ class Broker:
         if not self.settings.kafka:
             return None
         from smq_broker.kafka.service import KafkaService
+        from smq_broker.leader_client.topic_admin import TopicAdmin
 
         checks = None
         if security.certificate is not None and not security.permissive:
@@ -443,6 +444,7 @@ class Broker:
             locator=locator,
             listeners=lambda: self._session.kafka_listeners() if self._session is not None else {},
             max_batch=self.settings.max_batch,
+            admin=TopicAdmin(self._leaders, channels) if checks or not self.settings.ca_file else None,
             collectors=collectors,
             threads=threads,
             security=checks,

@@ -195,6 +195,7 @@ def topic_to_pb(topic: Topic, schema: TopicSchema | None = None) -> pb.TopicInfo
         flush_interval=spec.flush_interval,
         flush_max_interval=spec.flush_max_interval or 0,
         partitioner=PARTITIONER.value(spec.partitioner),
+        kafka_name=spec.kafka_name or "",
     )
 
 
@@ -215,6 +216,7 @@ def topic_from_pb(message: pb.TopicInfo) -> Topic:
             flush_bytes=message.flush_bytes,
             flush_interval=message.flush_interval,
             flush_max_interval=message.flush_max_interval or None,
+            kafka_name=message.kafka_name or None,
         ),
     )
 

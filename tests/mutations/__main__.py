@@ -12,7 +12,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import addresses, concurrency, input_bounds, kafka_groups, kafka_offsets, spark, storage, store_settings
+from . import (
+    addresses,
+    concurrency,
+    input_bounds,
+    kafka_groups,
+    kafka_offsets,
+    kafka_topics,
+    spark,
+    storage,
+    store_settings,
+)
 from .broker import (
     callers,
     file_lists,
@@ -64,6 +74,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "kafka": kafka.MUTATIONS,
     "kafka_security": kafka_security.MUTATIONS,
     "kafka_groups": kafka_groups.MUTATIONS,
+    "kafka_topics": kafka_topics.MUTATIONS,
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,
     "callers": callers.MUTATIONS,

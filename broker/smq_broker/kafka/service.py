@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 
+from smq_broker.kafka.apis.administration import admin_apis
 from smq_broker.kafka.apis.fetch import FetchApi
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.apis.metadata import MetadataApi
@@ -24,10 +25,12 @@ from smq_broker.kafka.topics import KafkaTopics
 from smq_broker.kafka.transport.listener import KafkaListener
 from smq_broker.kafka.transport.tls import server_context, show
 from smq_broker.leader_client.locator import Locator
+from smq_broker.leader_client.topic_admin import TopicAdmin
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.access.certificates import Certificate
 from smq_core.kafka_groups.requests import GroupSettings
+from smq_storage.catalog.kafka_names import topic_of_kafka_name
 from smq_storage.catalog.topics import topics_with_folders
 from smq_storage.object_store.store import Store
 
@@ -38,7 +41,7 @@ class KafkaService:
     """Listens from its construction on, and answers after ``start``. Raises OSError if the port cannot be bound.
 
     ``advertised`` returns the address for clients, given that of the listener. Without ``security`` it speaks clear
-    text, and everybody may do everything.
+    text, and everybody may do everything. ``admin`` is None if clients may change no topics.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class KafkaService:
         locator: Locator,
         listeners: Callable[[], Mapping[str, str]],
         max_batch: int,
+        admin: TopicAdmin | None,
         collectors: CollectorRegistry,
         threads: ThreadSupervisor,
         security: ListenerSecurity | None = None,
@@ -65,20 +69,22 @@ class KafkaService:
             address=lambda: self.address,
             listeners=listeners,
         )
+        topics = KafkaTopics(locator, lambda: topics_with_folders(store), lambda name: topic_of_kafka_name(store, name))
         apis = api_table(
             cluster=cluster,
             registry=registry,
             store=store,
-            topics=KafkaTopics(locator, lambda: topics_with_folders(store)),
+            topics=topics,
             calls=self._calls,
             max_batch=max_batch,
+            admin=admin,
         )
         self._listener = KafkaListener(
             listen,
             apis={**apis, **security.apis} if security is not None else apis,
             registry=collectors,
             threads=threads,
-            access=security.access if security is not None else None,
+            access=security.access(topics) if security is not None else None,
             tls=self._tls,
             loop=loop,
         )
@@ -106,6 +112,7 @@ def api_table(
     topics: KafkaTopics,
     calls: LoopCalls,
     max_batch: int,
+    admin: TopicAdmin | None,
 ) -> ApiTable:
     blocking, tails, histories = Blocking(), TailReader(), Histories(store)
     leaders = Leaders(registry, topics, blocking)
@@ -127,5 +134,14 @@ def api_table(
         INIT_PRODUCER_ID: Api(0, 5, init_producer_id),
         OFFSET_FOR_LEADER_EPOCH: Api(2, 4, offsets.offset_for_leader_epoch),
         DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
+        **admin_apis(
+            cluster=cluster,
+            topics=topics,
+            leaders=leaders,
+            histories=histories,
+            blocking=blocking,
+            admin=admin,
+            max_batch=max_batch,
+        ),
         **group_apis(cluster=cluster, store=store, topics=topics, settings=GroupSettings()),
     }

@@ -1,20 +1,20 @@
 """Topics as Kafka's clients name them, and where their partitions are.
 
-A topic of the namespace ``default`` has its own name there, one of another namespace is ``namespace.topic``. Neither
-part has a dot, so this is unambiguous.
+A name that several topics claim is that of the topic that the filer names for it, and of the others none.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from smq_broker.leader_client.locator import Locator
-from smq_core.errors import InvalidRequest, UnknownTopic
+from smq_core.errors import UnknownTopic
+from smq_core.kafka_topics.names import is_kafka_name, own_name, resource_name, topic_of_own_name
 from smq_core.model.entities import Layout, Segment, Topic, number_of
-from smq_core.model.names import DEFAULT_NAMESPACE, full_topic_name
+from smq_core.model.names import DEFAULT_NAMESPACE, is_label
 from smq_storage.process.locks import make_lock
 
 # How old the list of all topics may be, which takes several requests to the filer for each topic.
@@ -43,28 +43,72 @@ class KafkaTopic:
 
 
 class KafkaTopics:
-    """Its methods block while they read the filer. Safe from many threads."""
+    """Its methods block while they read the filer, but for ``known``. Safe from many threads.
 
-    def __init__(self, locator: Locator, list_topics: Callable[[], Iterable[str]]) -> None:
+    ``find_name`` returns the topic whose ``spec.kafka.name`` a name is, or was.
+    """
+
+    def __init__(
+        self, locator: Locator, list_topics: Callable[[], Iterable[str]], find_name: Callable[[str], str | None]
+    ) -> None:
         self._locator = locator
         self._list_topics = list_topics
+        self._find_name = find_name
         self._lock = make_lock()
-        self._names: tuple[float, list[str]] = (-LIST_TTL_SECONDS, [])
+        self._listed: tuple[float, list[str]] = (-LIST_TTL_SECONDS, [])
+        self._full_names: dict[str, str] = {}
+        """Of names that are not those of resources, as they were found last."""
         self._by_id: dict[uuid.UUID, str] = {}
 
-    def named(self, name: str) -> KafkaTopic | None:
-        """The topic that Kafka's clients name so, or None if there is none. Raises StoreUnavailable."""
-        full = full_name(name)
-        if full is None:
-            return None
+    def known(self, name: str) -> str | None:
+        """The full name of the topic, or None if ``named`` has to find it. The topic may be gone by now."""
+        return f"{DEFAULT_NAMESPACE}/{name}" if is_label(name) else self._full_names.get(name)
+
+    def named(self, name: str, *, fresh: bool = False) -> KafkaTopic | None:
+        """The topic that Kafka's clients name so, or None if there is none; with ``fresh`` as it is now.
+
+        Raises StoreUnavailable.
+        """
+        for full in self._candidates(name):
+            found = self.with_full_name(full, fresh=fresh)
+            if found is not None and found.name == name:
+                with self._lock:
+                    self._by_id[found.id] = name
+                    self._full_names[name] = full
+                return found
+        return None
+
+    def full_name(self, name: str) -> str | None:
+        """The topic that has this name, or would have it. None if no topic can have it. Raises StoreUnavailable."""
+        if is_label(name) or not is_kafka_name(name):
+            return self.known(name)
+        found = self.named(name)
+        if found is not None:
+            return found.topic.name
+        return topic_of_own_name(name) or f"{DEFAULT_NAMESPACE}/{resource_name(name)}"
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        if not is_kafka_name(name):
+            return
+        known = self.known(name)
+        if known is not None:
+            yield known
+        if is_label(name):
+            return
+        claimed = self._find_name(name)
+        if claimed is not None:
+            yield claimed
+        own = topic_of_own_name(name)
+        if own is not None:
+            yield own
+
+    def with_full_name(self, full: str, *, fresh: bool = False) -> KafkaTopic | None:
+        """The topic, even if another one has its name for Kafka's clients. Raises StoreUnavailable."""
         try:
-            topic, layout = self._locator.find(full)
+            topic, layout = self._locator.find(full, fresh=fresh)
         except UnknownTopic:
             return None
-        found = KafkaTopic(name, topic, layout)
-        with self._lock:
-            self._by_id[found.id] = name
-        return found
+        return KafkaTopic(kafka_name(topic), topic, layout)
 
     def identified(self, id_: uuid.UUID) -> KafkaTopic | None:
         """The topic with this id. Raises StoreUnavailable."""
@@ -80,12 +124,19 @@ class KafkaTopics:
     def all(self) -> list[KafkaTopic]:
         """All topics, by name. Raises StoreUnavailable."""
         with self._lock:
-            at, names = self._names
+            at, listed = self._listed
         if time.monotonic() - at >= LIST_TTL_SECONDS:
-            names = sorted(kafka_name(full) for full in self._list_topics())
+            listed = list(self._list_topics())
             with self._lock:
-                self._names = time.monotonic(), names
-        return [found for name in names if (found := self.named(name)) is not None]
+                self._listed = time.monotonic(), listed
+        topics = [found for full in listed if (found := self.with_full_name(full)) is not None]
+        named = [found for it in topics if (found := self.named(it.name)) and found.topic.name == it.topic.name]
+        return sorted(named, key=lambda it: it.name)
+
+    def forget_list(self) -> None:
+        """A topic was created or deleted, so that the next list shows it."""
+        with self._lock:
+            self._listed = (-LIST_TTL_SECONDS, [])
 
 
 def leader_epoch(segment: Segment) -> int:
@@ -101,16 +152,6 @@ def topic_id(uid: str) -> uuid.UUID:
         return uuid.uuid5(uuid.NAMESPACE_OID, uid)
 
 
-def kafka_name(full: str) -> str:
-    """``default/flights`` -> ``flights``, ``team-a/flights`` -> ``team-a.flights``."""
-    namespace, _, name = full.partition("/")
-    return name if namespace == DEFAULT_NAMESPACE else f"{namespace}.{name}"
-
-
-def full_name(name: str) -> str | None:
-    """The topic that is meant, or None if no topic can have that name."""
-    namespace, dot, topic = name.rpartition(".")
-    try:
-        return full_topic_name(topic, namespace if dot else DEFAULT_NAMESPACE)
-    except InvalidRequest:
-        return None
+def kafka_name(topic: Topic) -> str:
+    """What Kafka's clients call the topic."""
+    return topic.spec.kafka_name or own_name(topic.name)

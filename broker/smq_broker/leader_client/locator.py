@@ -39,13 +39,14 @@ class Locator:
             store_options=self._settings.to_public_options(),
         )
 
-    def find(self, name: str) -> tuple[Topic, Layout]:
-        """The topic of this full name. Raises UnknownTopic, StoreUnavailable."""
+    def find(self, name: str, *, fresh: bool = False) -> tuple[Topic, Layout]:
+        """The topic of this full name; with ``fresh`` as it is now. Raises UnknownTopic, StoreUnavailable."""
         with self._lock:
             cached = self._cache.get(name)
-        if cached is not None and time.monotonic() - cached[0] < CACHE_TTL_SECONDS:
+        if not fresh and cached is not None and time.monotonic() - cached[0] < CACHE_TTL_SECONDS:
             return cached[1], cached[2]
-        topic, layout = self._reads.read(name, lambda: self._read(name))
+        # A read that others wait for may have begun too early.
+        topic, layout = self._read(name) if fresh else self._reads.read(name, lambda: self._read(name))
         with self._lock:
             self._cache = {k: v for k, v in self._cache.items() if time.monotonic() - v[0] < CACHE_TTL_SECONDS}
             self._cache[name] = (time.monotonic(), topic, layout)

@@ -168,6 +168,8 @@ class TopicInfo:
     """how many the topic holds; None while the end of a segment is unknown"""
     ends: Mapping[str, int] = field(default_factory=dict)
     """the offset after the last readable message of each living segment, as the leader knows it"""
+    kafka_name: str = ""
+    """what Kafka's clients call the topic; empty if they call it by its own name"""
 
     @property
     def ready(self) -> bool:
@@ -220,6 +222,7 @@ def topic_info(t: admin_pb2.TopicList.Topic) -> TopicInfo:
         layout_version=t.layout.version,
         paused=t.paused,
         schema_version=t.info.schema_version,
+        kafka_name=t.info.kafka_name,
         messages=t.messages if t.HasField("messages") else None,
         ends=dict(t.ends),
     )

@@ -95,6 +95,13 @@ SETTING_OPTIONS = (
         "Retain",
         "Whether the files go with the topic when it is deleted.",
     ),
+    SettingOption(
+        "--kafka-cleanup-policy",
+        "kafka.cleanupPolicy",
+        "Delete|Compact",
+        "Delete",
+        "What Kafka's clients are told; nothing is compacted.",
+    ),
 )
 
 

@@ -56,6 +56,9 @@ KAFKA_CALLS: Mapping[int, KafkaCall] = MappingProxyType(
         21: KafkaCall(rights=(Right.ADMINISTER,)),  # DeleteRecords
         22: _ANYBODY,  # InitProducerId: the ids are random, and what is written with one needs its right
         23: _CONSUME,  # OffsetForLeaderEpoch
+        29: _ANYBODY,  # DescribeAcls: there are none
+        30: _ANYBODY,  # CreateAcls
+        31: _ANYBODY,  # DeleteAcls
         32: _SEE,  # DescribeConfigs
         33: KafkaCall(verb="update"),  # AlterConfigs
         36: _BEFORE_LOGIN,  # SaslAuthenticate

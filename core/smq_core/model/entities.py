@@ -134,6 +134,10 @@ class TopicSpec:
     retention_abandoned_after: Micros | None = 7 * 24 * 3600 * SECOND
     delete_data: bool = False
     quotas: tuple[TopicQuota, ...] = ()
+    kafka_name: str | None = None
+    """What Kafka's clients call the topic; None if they call it by its own name."""
+    kafka_compacts: bool = False
+    """Whether Kafka's clients are told that it keeps the newest message of each key. Nothing is compacted here."""
 
     @property
     def ring(self) -> Ring:

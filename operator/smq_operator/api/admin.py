@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 import structlog
 from google.protobuf.empty_pb2 import Empty
 
-from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavailable
+from smq_core.errors import Conflict, InvalidRequest, NoBrokers, SpecRejected, StoreUnavailable, Unavailable
+from smq_core.kafka_topics.names import own_name
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.model.names import full_topic_name
 from smq_core.model.segment_action import SegmentAction
@@ -28,7 +30,7 @@ from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.manual_requests import LAYOUT_WRITE_TIMEOUT_SECONDS, ManualRequests, wait_until_written
 from smq_operator.reconcile.topic_recovery import TopicRecovery
 from smq_operator.reconcile.topic_sync import TopicSync
-from smq_operator.reconcile.topics.adoption import retire
+from smq_operator.reconcile.topics.adoption import kafka_name_taken, retire
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
@@ -95,8 +97,11 @@ class AdminService:
         document = await parsed_manifest(request)
         desired = document.topic
         known = self.topics.get(desired.full_name)
+        if request.must_be_new and (known is not None or not self.topics.synced):
+            raise Conflict(f"topic {desired.full_name} is there already, or is still being loaded by a new leader")
         if known is not None and known.topic is not None:
             check_change(known.topic.spec, desired.spec, known.newest_schema)
+        _check_kafka_name(desired, self.topics)
         applied = await self.platform.apply(document, request.preview)
         if not request.preview:
             managed = await self.sync.adopted(applied.topic)
@@ -354,6 +359,16 @@ def _exported_message(manifest: TopicManifest) -> admin_pb2.ExportTopicReply:
 def _change_messages(before: TopicManifest | None, after: TopicManifest) -> list[admin_pb2.TopicChange]:
     changes = manifest_changes(before, after) if before is not None else []
     return [admin_pb2.TopicChange(text=change.text, risk=change.risk) for change in changes]
+
+
+def _check_kafka_name(desired: TopicManifest, topics: Mapping[str, ManagedTopic]) -> None:
+    """Raises SpecRejected if Kafka's clients call another topic so. Otherwise that is seen when it is adopted."""
+    name = desired.spec.kafka_name
+    if name is None:
+        return
+    for full, other in topics.items():
+        if full != desired.full_name and name == (other.desired.spec.kafka_name or own_name(full)):
+            raise SpecRejected(kafka_name_taken(name, full), field="spec.kafka.name")
 
 
 def _broker_message(broker: Broker, now: int) -> admin_pb2.BrokerList.Broker:

@@ -35,12 +35,14 @@ class PinList(_message.Message):
     def __init__(self, pins: _Optional[_Iterable[_Union[PinList.Pin, _Mapping]]] = ...) -> None: ...
 
 class ApplyTopicRequest(_message.Message):
-    __slots__ = ("manifest", "preview")
+    __slots__ = ("manifest", "preview", "must_be_new")
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    MUST_BE_NEW_FIELD_NUMBER: _ClassVar[int]
     manifest: str
     preview: bool
-    def __init__(self, manifest: _Optional[str] = ..., preview: _Optional[bool] = ...) -> None: ...
+    must_be_new: bool
+    def __init__(self, manifest: _Optional[str] = ..., preview: _Optional[bool] = ..., must_be_new: _Optional[bool] = ...) -> None: ...
 
 class ApplyTopicReply(_message.Message):
     __slots__ = ("topic", "result", "before", "after", "changes")

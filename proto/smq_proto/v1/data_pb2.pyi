@@ -178,7 +178,7 @@ class Column(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
-    __slots__ = ("name", "uid", "partitions", "key", "schema", "durability", "flush_bytes", "flush_interval", "schema_version", "flush_max_interval", "partitioner")
+    __slots__ = ("name", "uid", "partitions", "key", "schema", "durability", "flush_bytes", "flush_interval", "schema_version", "flush_max_interval", "partitioner", "kafka_name")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +190,7 @@ class TopicInfo(_message.Message):
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     FLUSH_MAX_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     PARTITIONER_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     partitions: int
@@ -201,7 +202,8 @@ class TopicInfo(_message.Message):
     schema_version: int
     flush_max_interval: int
     partitioner: Partitioner
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[_Union[Durability, str]] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ..., schema_version: _Optional[int] = ..., flush_max_interval: _Optional[int] = ..., partitioner: _Optional[_Union[Partitioner, str]] = ...) -> None: ...
+    kafka_name: str
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[_Union[Durability, str]] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ..., schema_version: _Optional[int] = ..., flush_max_interval: _Optional[int] = ..., partitioner: _Optional[_Union[Partitioner, str]] = ..., kafka_name: _Optional[str] = ...) -> None: ...
 
 class PartitionRows(_message.Message):
     __slots__ = ("partitions", "rows")

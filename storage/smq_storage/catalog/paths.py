@@ -20,6 +20,7 @@ Each function raises InvalidRequest for a name that would not be one part of the
     _large_values/<topic uid>/<name>.value
     _deleted/<topic uid>.json
     _kafka_groups/<group>.json
+    _kafka_names/<name>.json
     _format.json
     _clock.json
     _probe/...
@@ -45,6 +46,7 @@ LARGE_VALUES = "_large_values"
 DELETED = "_deleted"
 # Groups of Kafka clients are of no topic: one may read several.
 KAFKA_GROUPS = "_kafka_groups"
+KAFKA_NAMES = "_kafka_names"
 # Outside of the segment's folder, so that a glob over chunks does not find merged rows a second time.
 COMPACTED = "_compacted"
 
@@ -230,6 +232,11 @@ def group(topic: str, uid: str, name: str) -> str:
 def kafka_group(name: str) -> str:
     """The path of a group of Kafka clients. A name that cannot be a file name is replaced by its hash."""
     return f"{KAFKA_GROUPS}/{_or_hash(name)}.json"
+
+
+def kafka_name(name: str) -> str:
+    """The path of the topic that Kafka's clients call so. A name that cannot be a file name is replaced by its hash."""
+    return f"{KAFKA_NAMES}/{_or_hash(name)}.json"
 
 
 def group_name(path: str) -> str | None:

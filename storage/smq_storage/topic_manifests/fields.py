@@ -19,6 +19,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from smq_core.kafka_topics.names import MAX_CHARACTERS as MAX_KAFKA_NAME
+from smq_core.kafka_topics.names import is_kafka_name
 from smq_core.model.entities import TopicSpec
 from smq_core.model.keyspace import MAX_KAFKA_PARTITIONS, MAX_PARTITIONS
 from smq_core.model.names import is_label, shown
@@ -76,6 +78,17 @@ def _identity(value: str) -> str:
             f"must be an identity of 1 to {MAX_IDENTITY} characters as `smq auth whoami` shows it, or '*' for all "
             "that have no entry"
         )
+    return value
+
+
+def _kafka_name(value: str) -> str:
+    if not is_kafka_name(value):
+        raise ValueError(
+            f"{shown(value)} is no name of a Kafka topic: use letters, digits, '.', '_' and '-', "
+            f"at most {MAX_KAFKA_NAME}"
+        )
+    if is_label(value):
+        raise ValueError(f"{shown(value)} can be the name of the Topic itself: leave kafka.name out, and call it so")
     return value
 
 
@@ -171,6 +184,11 @@ class RetentionModel(Strict):
     abandonedAfter: AgeLimit = _DEFAULT.retention_abandoned_after
 
 
+class KafkaModel(Strict):
+    name: Annotated[StrictStr, AfterValidator(_kafka_name)] | None = None
+    cleanupPolicy: Literal["Delete", "Compact"] = "Delete"
+
+
 class QuotaModel(Strict):
     bytesPerSecond: Size | None = None
     messagesPerSecond: Annotated[StrictInt, Field(ge=1, le=MAX_RATE)] | None = None
@@ -198,6 +216,7 @@ class SpecModel(Strict):
     roll: RollModel = RollModel()
     retention: RetentionModel = RetentionModel()
     deletionPolicy: Literal["Retain", "Delete"] = "Retain"
+    kafka: KafkaModel = KafkaModel()
     quotas: Annotated[list[TopicQuotaModel], Field(max_length=MAX_QUOTAS)] = []
 
     @model_validator(mode="after")

@@ -25,6 +25,7 @@ from smq_storage.topic_manifests.fields import (
     KIND,
     TOGETHER,
     FlushModel,
+    KafkaModel,
     ManifestModel,
     MetadataModel,
     QuotaModel,
@@ -42,6 +43,9 @@ from smq_storage.topic_manifests.yaml_documents import load_documents
 # ``paused`` pauses autoscaling; ``active`` or no such annotation resumes it.
 AUTOSCALING_ANNOTATION = "seaweedmq.io/autoscaling"
 PAUSED, ACTIVE = "paused", "active"
+
+# What cannot change, as a spec and as a manifest has it.
+_FIXED_FIELDS = {"partitions": "partitions", "partitioner": "partitioner", "key": "key", "kafka_name": "kafka.name"}
 
 # How many mistakes of a manifest an error lists. More of them have one cause, such as a wrong indentation.
 MAX_MISTAKES = 10
@@ -166,9 +170,10 @@ def check_change(old: TopicSpec, new: TopicSpec, schema: TopicSchema | None = No
 
     ``schema`` is the newest version of the topic's schema; without it the columns of ``old`` are taken for it.
     """
-    for field in ("partitions", "partitioner", "key"):
-        if getattr(old, field) != getattr(new, field):
-            before = "none" if getattr(old, field) in (None, ()) else _abbreviated(getattr(old, field))
+    for attribute, field in _FIXED_FIELDS.items():
+        former = getattr(old, attribute)
+        if former != getattr(new, attribute):
+            before = "none" if former in (None, ()) else _abbreviated(former)
             raise SpecRejected(
                 f"spec.{field} cannot change (it is {before}): keep it, or make a topic of another name",
                 field=f"spec.{field}",
@@ -245,6 +250,8 @@ def _spec(model: SpecModel) -> TopicSpec:
         retention_keeps_unread=model.retention.unread == "Keep",
         retention_abandoned_after=model.retention.abandonedAfter,
         delete_data=model.deletionPolicy == "Delete",
+        kafka_name=model.kafka.name,
+        kafka_compacts=model.kafka.cleanupPolicy == "Compact",
         quotas=tuple(
             TopicQuota(identity=it.identity, produce=_quota(it.produce), consume=_quota(it.consume))
             for it in model.quotas
@@ -307,6 +314,9 @@ def _model(spec: TopicSpec) -> SpecModel:
         roll=RollModel.model_construct(**build(bytes=size_text(spec.roll_bytes), age=duration_text(spec.roll_age))),
         retention=retention,
         deletionPolicy="Delete" if spec.delete_data else "Retain",
+        kafka=KafkaModel.model_construct(
+            name=spec.kafka_name, cleanupPolicy="Compact" if spec.kafka_compacts else "Delete"
+        ),
         quotas=[
             TopicQuotaModel.model_construct(
                 identity=it.identity, produce=_quota_model(it.produce), consume=_quota_model(it.consume)

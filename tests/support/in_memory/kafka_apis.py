@@ -30,7 +30,7 @@ LAYOUT = Layout(topic=TOPIC.name, uid=UID, partitions=1, segments=(_SEGMENT,))
 
 
 class _Locator:
-    def find(self, name: str) -> tuple[Topic, Layout]:
+    def find(self, name: str, *, fresh: bool = False) -> tuple[Topic, Layout]:
         if name != TOPIC.name:
             raise UnknownTopic(f"there is no topic {name}", topic=name)
         return TOPIC, LAYOUT
@@ -42,7 +42,8 @@ def apis_of_one_topic(store: Store) -> ApiTable:
         cluster=KafkaCluster(cluster_id="c", incarnation="i0", address=lambda: "127.0.0.1:9092", listeners=lambda: {}),
         registry=SegmentRegistry("i0", on_drain=lambda: None),
         store=store,
-        topics=KafkaTopics(_Locator(), lambda: [TOPIC.name]),  # type: ignore[arg-type]
+        topics=KafkaTopics(_Locator(), lambda: [TOPIC.name], lambda _: None),  # type: ignore[arg-type]
         calls=LoopCalls(asyncio.new_event_loop()),
         max_batch=1 << 20,
+        admin=None,
     )

@@ -14,6 +14,7 @@ from smq_core.access.grants import Grant
 from smq_core.access.quotas import NO_QUOTA, Quota
 from smq_core.access.rights import Right
 from smq_core.errors import PermissionDenied, Unauthenticated, Unavailable
+from smq_core.kafka_topics.names import topic_of_own_name
 from smq_core.model.entities import SECOND, Topic
 from smq_proto.v1 import auth_pb2 as pb
 from support.in_memory.secure_access import SecureBrokerAccess
@@ -75,4 +76,12 @@ class SecureListenerParts:
             clock=clock,
         )
         self.login = LoginApi(Identities(self.callers, blocking, clock), access.denials, clock)  # type: ignore[arg-type]
-        self.access = SecureConnections(self.rights, access.denials)
+        self.access = SecureConnections(self.rights, access.denials, _full_name)
+
+
+# What clients call the topic ``travel/flights``, too.
+OTHER_NAME = "Flights_1"
+
+
+async def _full_name(name: str) -> str | None:
+    return "travel/flights" if name == OTHER_NAME else topic_of_own_name(name)

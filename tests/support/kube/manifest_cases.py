@@ -105,6 +105,18 @@ TOGETHER = [
     _bad(
         "too many partitions for Kafka", {"partitioner": "Kafka", "partitions": 1025}, "partitions", "at most 1024 with"
     ),
+    _bad("a space in a name for Kafka", {"kafka": {"name": "a b"}}, "kafka.name", "no name of a Kafka topic"),
+    _bad("an empty name for Kafka", {"kafka": {"name": ""}}, "kafka.name", "no name of a Kafka topic"),
+    _bad("points for Kafka", {"kafka": {"name": ".."}}, "kafka.name", "no name of a Kafka topic"),
+    _bad("a long name for Kafka", {"kafka": {"name": "a_" * 125}}, "kafka.name", "at most 249", "more than 249"),
+    _bad("the name of a topic for Kafka", {"kafka": {"name": "orders"}}, "kafka.name", "name of the Topic itself"),
+    _bad(
+        "a policy of nobody",
+        {"kafka": {"cleanupPolicy": "Shred"}},
+        "kafka.cleanupPolicy",
+        "'Delete' or 'Compact'",
+        '"Delete", "Compact"',
+    ),
     _bad("min above partitions", {"partitions": 8, "segments": {"min": 9}}, "segments", "at most"),
     _bad("a key without a schema", {"key": "tailnum"}, "", "there is none: take key out or add a schema"),
     _bad("an empty key", {"key": ""}, "", "there is none: take key out or add a schema"),
@@ -301,6 +313,9 @@ VALID_SPECS: dict[str, dict[str, Any]] = {
     "the smallest ring": manifest({"partitions": 1, "segments": {"min": 1, "max": 1}}),
     "the largest ring": manifest({"partitions": 65_536, "segments": {"min": 64}}),
     "the partitioner of Kafka": manifest({"partitions": 1024, "partitioner": "Kafka"}),
+    "a name for Kafka": manifest({"kafka": {"name": "Order_Events.v1", "cleanupPolicy": "Compact"}}),
+    "the longest name for Kafka": manifest({"kafka": {"name": "a" * 249}}),
+    "a null name for Kafka": manifest({"kafka": {"name": None}}),
     "stored": manifest({"durability": "Stored", "replicas": 1}),
     "unlimited": manifest({"retention": {"age": "unlimited", "bytes": "unlimited", "abandonedAfter": "unlimited"}}),
     "a key": manifest({"key": "b", "schema": [A, B | {"nullable": True}]}),
@@ -352,6 +367,9 @@ VALID_SPECS: dict[str, dict[str, Any]] = {
 SPEC_CHANGES = [
     SpecChange("other partitions", {"partitions": 8}, {"partitions": 16}, "spec.partitions", "cannot change"),
     SpecChange("another partitioner", {}, {"partitioner": "Kafka"}, "spec.partitioner", "cannot change"),
+    SpecChange("another name for Kafka", {"kafka": {"name": "A"}}, {"kafka": {"name": "B"}}, "spec", "cannot change"),
+    SpecChange("a name for Kafka", {}, {"kafka": {"name": "A"}}, "spec", "kafka.name cannot change"),
+    SpecChange("a name for Kafka less", {"kafka": {"name": "A"}}, {}, "spec", "kafka.name cannot change"),
     SpecChange("partitions left out", {"partitions": 8}, {}, "spec.partitions", "cannot change"),
     SpecChange(
         "another key", {"key": "a", "schema": [A, B]}, {"key": "b", "schema": [A, B]}, "spec", "key cannot change"
@@ -392,6 +410,7 @@ SPEC_CHANGES = [
     SpecChange("the same", {"partitions": 8, "schema": [A], "key": "a"}, {"partitions": 8, "schema": [A], "key": "a"}),
     SpecChange("a default written out", {}, {"partitions": 1024, "schema": []}),
     SpecChange("acked when stored", {}, {"durability": "Stored", "replicas": 1}),
+    SpecChange("compacted", {"kafka": {"name": "A"}}, {"kafka": {"name": "A", "cleanupPolicy": "Compact"}}),
     SpecChange("other bounds", {"partitions": 8}, {"partitions": 8, "segments": {"min": 4, "max": 8}}),
     SpecChange("other limits", {}, {"roll": {"age": "1h"}, "retention": {"bytes": "1Gi"}, "deletionPolicy": "Delete"}),
 ]

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from smq_broker.kafka.apis.error_codes import Refused
 from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.partitions.primaries import find_primary
-from smq_broker.kafka.topics import KafkaTopics, full_name
+from smq_broker.kafka.topics import KafkaTopics, kafka_name
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError, StoreUnavailable
@@ -32,14 +32,21 @@ class Leaders:
         return found.name if found is not None else None
 
     async def primary(self, name: str | None, partition: int) -> HostedSegment:
-        """The segment that takes this partition's messages, whose primary is here. Raises Refused."""
+        """The segment that takes this partition's messages, whose primary is here. Raises Refused, StoreUnavailable."""
         if name is None:
             raise Refused(ErrorCode.unknown_topic_id)
-        full = full_name(name)
-        hosted = find_primary(self._registry, full, partition) if full is not None else None
+        hosted = self._find(name, partition)
+        if hosted is None and self._topics.known(name) is None:
+            await self._blocking.call(lambda: self._topics.named(name))
+            hosted = self._find(name, partition)
         if hosted is None or hosted.machine.outcome is not None:
             raise await self.why_not_here(name, partition)
         return hosted
+
+    def _find(self, name: str, partition: int) -> HostedSegment | None:
+        full = self._topics.known(name)
+        hosted = find_primary(self._registry, full, partition) if full is not None else None
+        return hosted if hosted is not None and kafka_name(hosted.topic) == name else None
 
     async def why_not_here(self, name: str, partition: int) -> Refused:
         """The error of a request for a partition that this broker does not lead."""

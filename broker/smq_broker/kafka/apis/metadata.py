@@ -93,11 +93,11 @@ class MetadataApi:
             "name": found.name,
             "topic_id": found.id,
             "is_internal": False,
-            "partitions": [_partition(found, number, known) for number in range(found.partitions)],
+            "partitions": [describe_partition(found, number, known) for number in range(found.partitions)],
         }
 
 
-def _partition(found: KafkaTopic, number: int, known: set[int]) -> dict[str, Any]:
+def describe_partition(found: KafkaTopic, number: int, known: set[int]) -> dict[str, Any]:
     segment = found.segment(number)
     leader = node_id(segment.primary.incarnation) if segment is not None else -1
     if segment is None or leader not in known:

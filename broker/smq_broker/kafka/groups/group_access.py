@@ -8,16 +8,8 @@ from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
 from smq_broker.kafka.groups.hosted_group import HostedGroup
 from smq_broker.kafka.groups.subscriptions import subscribed_topics
 from smq_broker.kafka.protocol.sessions import RequestAccess
-from smq_broker.kafka.topics import full_name
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_storage.catalog.kafka_groups import StoredKafkaGroup
-
-
-def topics_of(stored: StoredKafkaGroup, hosted: HostedGroup | None, more: Iterable[str] = ()) -> set[str]:
-    """The full names of those with offsets, that members subscribe to, and that clients call as ``more`` has them."""
-    named = {*(subscribed_topics(hosted.machine) if hosted is not None else ()), *more}
-    full = {found for name in named if (found := full_name(name)) is not None}
-    return full | {it.topic for it in stored.offsets.values()}
 
 
 async def check_group(
@@ -28,8 +20,13 @@ async def check_group(
     *,
     listed: bool = False,
 ) -> None:
-    """``listed``: the client did not name the group. Raises GroupFailure."""
-    denied = await access.group(stored.name, topics_of(stored, hosted, more), listed=listed)
+    """By the topics with offsets, those that members subscribe to, and those that clients call as ``more`` has them.
+
+    ``listed``: the client did not name the group. Raises GroupFailure.
+    """
+    topics = {it.topic for it in stored.offsets.values()}
+    named = {*(subscribed_topics(hosted.machine) if hosted is not None else ()), *more}
+    denied = await access.group(stored.name, topics, named, listed=listed)
     if denied.value:
         raise GroupFailure(GroupError(denied.value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from smq_broker.kafka.groups.group_files import GroupFiles
 from smq_broker.kafka.groups.subscriptions import subscribed_topics
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.protocol.sessions import RequestAccess
-from smq_broker.kafka.topics import KafkaTopic, KafkaTopics, kafka_name
+from smq_broker.kafka.topics import KafkaTopic, KafkaTopics
 from smq_core.errors import SmqError
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.offsets import (
@@ -30,6 +30,7 @@ from smq_core.kafka_groups.offsets import (
     with_commits,
     without,
 )
+from smq_core.kafka_topics.names import own_name
 
 log = structlog.get_logger()
 
@@ -133,17 +134,18 @@ class GroupOffsetsApi:
         self, group: str, offsets: GroupOffsets, wanted: _Wanted
     ) -> dict[str, Mapping[int, CommittedOffset]]:
         """The offsets of the wanted topics. Those of a former topic of the name, or of a deleted one, are dropped."""
-        named = {uid: kafka_name(it.topic) for uid, it in offsets.items()}
-        named = {uid: name for uid, name in named.items() if wanted is None or name in wanted}
-        topics = await self._find(named.values())
+        topics = await self._find((it.topic for it in offsets.values()), self._topics.with_full_name)
         found, gone = {}, set()
-        for uid, name in named.items():
-            topic = topics[name]
+        for uid, own in offsets.items():
+            topic = topics[own.topic]
+            name = topic.name if topic is not None else own_name(own.topic)
+            if wanted is not None and name not in wanted:
+                continue
             # A topic that is only not found keeps its offsets: without them a client would begin at the wrong end.
             if topic.topic.uid != uid if topic is not None else await self._files.is_deleted_topic(uid):
                 gone.add(uid)
             else:
-                found[name] = offsets[uid].partitions
+                found[name] = own.partitions
         hosted = self._coordinator.find(group)
         if gone and hosted is not None:
             await hosted.change(lambda it: replace(it, offsets=without(it.offsets, lambda uid, _: uid in gone)))
@@ -189,11 +191,13 @@ class GroupOffsetsApi:
             results.append({"name": wanted.name, "partitions": partitions})
         return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode.none, "topics": results}
 
-    async def _find(self, names: Iterable[str]) -> dict[str, KafkaTopic | None]:
-        """Raises GroupFailure."""
+    async def _find(
+        self, names: Iterable[str], find: Callable[[str], KafkaTopic | None] | None = None
+    ) -> dict[str, KafkaTopic | None]:
+        """The topics of these names, which Kafka's clients use unless ``find`` takes others. Raises GroupFailure."""
         wanted = set(names)
         try:
-            return await self._blocking.call(lambda: {name: self._topics.named(name) for name in wanted})
+            return await self._blocking.call(lambda: {name: (find or self._topics.named)(name) for name in wanted})
         except SmqError:
             raise GroupFailure(GroupError.COORDINATOR_NOT_AVAILABLE) from None
 

@@ -45,8 +45,11 @@ class RequestAccess(Protocol):
         """Those of these topics (``namespace/name``) which the client may see."""
         ...
 
-    async def group(self, group: str, topics: Iterable[str], *, listed: bool = False) -> ErrorCode:
-        """Whether the client may use this group, which reads these topics (``namespace/name``).
+    async def group(
+        self, group: str, topics: Iterable[str], named: Iterable[str] = (), *, listed: bool = False
+    ) -> ErrorCode:
+        """Whether the client may use this group, which reads these topics (``namespace/name``), and those that clients
+        name as ``named`` has them.
 
         A refusal is not recorded if the group is one of a list, which the client did not name.
         """
@@ -69,7 +72,9 @@ class OpenRequestAccess:
     async def visible(self, topics: Iterable[str]) -> Collection[str]:
         return set(topics)
 
-    async def group(self, group: str, topics: Iterable[str], *, listed: bool = False) -> ErrorCode:
+    async def group(
+        self, group: str, topics: Iterable[str], named: Iterable[str] = (), *, listed: bool = False
+    ) -> ErrorCode:
         return ErrorCode.none
 
     def stream(self, name: str) -> StreamQuota:

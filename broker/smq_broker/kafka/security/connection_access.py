@@ -6,7 +6,8 @@ This is the only place where they are made. ``kafka_calls`` says which right an 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -16,10 +17,10 @@ from smq_broker.kafka.protocol.entities import api_name
 from smq_broker.kafka.protocol.messages import ClientConnection, ProtocolError
 from smq_broker.kafka.protocol.sessions import OPEN_ACCESS, RequestAccess, Session
 from smq_broker.kafka.security.caller_rights import CallerRights
-from smq_broker.kafka.topics import full_name
 from smq_core.access.kafka_calls import KAFKA_CALLS, KafkaCall
 from smq_core.access.rights import Right, group_rights, topic_right, topic_verb
 from smq_core.errors import PermissionDenied, SmqError, Unavailable
+from smq_core.kafka_topics.names import is_kafka_name, resource_name
 from smq_core.model.names import DEFAULT_NAMESPACE, bounded
 
 # A token has eight thousand characters at most.
@@ -32,12 +33,17 @@ LISTED_AT_ONCE = 16
 MAX_NAME_CHARACTERS = 250
 
 
+# Returns the topic (``namespace/name``) that Kafka's clients call so, or would. None if no topic can have that name.
+FullName: TypeAlias = Callable[[str], Awaitable[str | None]]
+
+
 class SecureConnections:
     """See ``ConnectionAccess``."""
 
-    def __init__(self, rights: CallerRights, denials: Denials) -> None:
+    def __init__(self, rights: CallerRights, denials: Denials, full_name: FullName) -> None:
         self._rights = rights
         self._denials = denials
+        self._full_name = full_name
 
     def admit(self, connection: ClientConnection, api_key: int) -> RequestAccess:
         call = KAFKA_CALLS.get(api_key)
@@ -53,7 +59,14 @@ class SecureConnections:
             )
         if reason := self._end_reason(session, asyncio.get_running_loop().time()):
             raise ProtocolError("session", reason)
-        return SecureRequest(session, name=api_name(api_key), call=call, rights=self._rights, denials=self._denials)
+        return SecureRequest(
+            session,
+            name=api_name(api_key),
+            call=call,
+            rights=self._rights,
+            denials=self._denials,
+            full_name=self._full_name,
+        )
 
     def end_reason(self, connection: ClientConnection, now: float) -> str | None:
         session = connection.session
@@ -79,18 +92,30 @@ class SecureConnections:
 class SecureRequest:
     """See ``RequestAccess``. ``name`` is that of the API."""
 
-    def __init__(self, session: Session, *, name: str, call: KafkaCall, rights: CallerRights, denials: Denials) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        name: str,
+        call: KafkaCall,
+        rights: CallerRights,
+        denials: Denials,
+        full_name: FullName,
+    ) -> None:
         self._session = session
         self._name = name
         self._call = call
         self._rights = rights
         self._denials = denials
+        self._full_name = full_name
+        self._allowed: dict[str, str] = {}
+        """The topics that the client may use, by the name that it gives them."""
 
     async def topic(self, name: str) -> ErrorCode:
-        full = full_name(name)
-        if full is None:
-            return self._denied(f"use a topic of the name {bounded(name, MAX_NAME_CHARACTERS)}", _TOPIC_DENIED)
         try:
+            full = await self._full_name(name) if self._call.verb != "create" else _created(name)
+            if full is None:
+                return self._denied(f"use a topic of the name {bounded(name, MAX_NAME_CHARACTERS)}", _TOPIC_DENIED)
             if self._call.verb:
                 allowed = await self._rights.may(self._session, self._call.verb, full)
                 access = str(topic_verb(self._call.verb, full))
@@ -100,8 +125,11 @@ class SecureRequest:
         except Unavailable:
             return ErrorCode.kafka_storage_error  # clients repeat after it
         except SmqError as error:
-            return self._denied(f"use {full}: {error.message}", _TOPIC_DENIED)
-        return ErrorCode.none if allowed else self._denied(access, _TOPIC_DENIED)
+            return self._denied(f"use topic {_shown(name)}: {error.message}", _TOPIC_DENIED)
+        if not allowed:
+            return self._denied(access, _TOPIC_DENIED)
+        self._allowed[name] = full
+        return ErrorCode.none
 
     async def visible(self, topics: Iterable[str]) -> Collection[str]:
         """Those of namespaces which the client may list, and those to which it has a right."""
@@ -121,9 +149,15 @@ class SecureRequest:
                 found.update(it for it, is_held in zip(some, held, strict=True) if is_held)
         return found
 
-    async def group(self, group: str, topics: Iterable[str], *, listed: bool = False) -> ErrorCode:
+    async def group(
+        self, group: str, topics: Iterable[str], named: Iterable[str] = (), *, listed: bool = False
+    ) -> ErrorCode:
         """A group belongs to the namespaces of its topics; one without topics to that of topics without a prefix."""
-        namespaces = sorted({topic.partition("/")[0] for topic in topics} or {DEFAULT_NAMESPACE})
+        try:
+            full = {*topics, *filter(None, [await self._full_name(name) for name in named])}
+        except Unavailable:
+            return ErrorCode.coordinator_not_available
+        namespaces = sorted({topic.partition("/")[0] for topic in full} or {DEFAULT_NAMESPACE})
         for namespace in namespaces:
             try:
                 allowed = await self._rights.may(self._session, Right.CONSUME.value, f"{namespace}/", group)
@@ -139,10 +173,8 @@ class SecureRequest:
         return ErrorCode.none
 
     def stream(self, name: str) -> StreamQuota:
-        full = full_name(name)
         (right,) = self._call.rights
-        assert full is not None, "it was allowed before"
-        return self._rights.stream(self._session, full, right)
+        return self._rights.stream(self._session, self._allowed[name], right)
 
     @staticmethod
     async def _holds(answer: Awaitable[bool]) -> bool:
@@ -162,6 +194,11 @@ class SecureRequest:
 
 _TOPIC_DENIED = ErrorCode.topic_authorization_failed
 _GROUP_DENIED = ErrorCode.group_authorization_failed
+
+
+def _created(name: str) -> str | None:
+    """The topic that a client creates by this name."""
+    return f"{DEFAULT_NAMESPACE}/{resource_name(name)}" if is_kafka_name(name) else None
 
 
 def _either(rights: Sequence[Right], topic: str) -> str:

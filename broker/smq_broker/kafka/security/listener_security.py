@@ -9,8 +9,10 @@ from smq_broker.kafka.security.caller_rights import CallerRights
 from smq_broker.kafka.security.connection_access import SecureConnections
 from smq_broker.kafka.security.identities import Identities
 from smq_broker.kafka.security.login import LoginApi
+from smq_broker.kafka.topics import KafkaTopics
 from smq_broker.leader_client.callers_of_kafka import CallersOfKafka
 from smq_core.access.certificates import Certificate
+from smq_core.model.names import is_label
 
 
 class ListenerSecurity:
@@ -19,10 +21,21 @@ class ListenerSecurity:
     def __init__(self, certificate: Certificate, access: SecureAccess, callers: CallersOfKafka) -> None:
         self.certificate = certificate
         # Separate threads: reads of old messages must not keep logins waiting.
-        blocking = Blocking()
+        self._blocking = blocking = Blocking()
         rights = CallerRights(
             callers=callers, grants=access.grants, blocking=blocking, leader_seen_at=access.leader_seen_at
         )
         login = LoginApi(Identities(callers, blocking), access.denials)
-        self.access = SecureConnections(rights, access.denials)
+        self._rights = rights
+        self._denials = access.denials
         self.apis: ApiTable = login.apis
+
+    def access(self, topics: KafkaTopics) -> SecureConnections:
+        """The checks of requests, by the names of these topics."""
+
+        async def full_name(name: str) -> str | None:
+            if is_label(name):
+                return topics.full_name(name)
+            return await self._blocking.call(lambda: topics.full_name(name))
+
+        return SecureConnections(self._rights, self._denials, full_name)

@@ -40,14 +40,18 @@ def create(
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that is the key.")] = None,
+    kafka_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What Kafka's clients call it, if TOPIC cannot have that name."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifest, and create nothing.")] = False,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Create a topic. Messages are kept for 7 days unless --retention says otherwise.
 
-    `smq topic alter` changes all but partitions, partitioner and key later. `smq example` prints manifests to start
-    from instead.
+    `smq topic alter` changes all but partitions, partitioner, key and the name for Kafka later. `smq example` prints
+    manifests to start from instead.
     """
     import yaml  # imported late, because `smq topic list` loads this module, too
 
@@ -58,7 +62,7 @@ def create(
     namespace, _, name = topic.rpartition("/")
     columns = [_column(text) for text in column or ()]
     given = _given(partitions=partitions, partitioner=partitioner, key=key, schema=columns or None)
-    spec = given | nested_fields(settings)
+    spec = given | nested_fields(settings | _given(**{"kafka.name": kafka_name}))
     manifest = {
         "apiVersion": "seaweedmq.io/v1alpha1",
         "kind": "Topic",

@@ -39,7 +39,20 @@ def list_topics(output: OutputOption = Output.TABLE) -> None:
     print_list(
         output,
         topics,
-        ["NAME", "PARTITIONS", "SEGMENTS", "SEALED", "MESSAGES", "RATE", "READY", "DURABILITY", "KEY", "SCHEMA", "UID"],
+        [
+            "NAME",
+            "PARTITIONS",
+            "SEGMENTS",
+            "SEALED",
+            "MESSAGES",
+            "RATE",
+            "READY",
+            "DURABILITY",
+            "KEY",
+            "SCHEMA",
+            "KAFKA",
+            "UID",
+        ],
         [
             (
                 formatting.topic(t.name),
@@ -52,12 +65,13 @@ def list_topics(output: OutputOption = Output.TABLE) -> None:
                 t.durability,
                 t.key or "–",
                 f"version {t.schema_version}" if t.schema else "–",
+                t.kafka_name or "–",
                 t.uid,
             )
             for t in topics
         ],
         right=["PARTITIONS", "SEGMENTS", "SEALED", "MESSAGES"],
-        wide=["SEALED", "MESSAGES", "DURABILITY", "KEY", "SCHEMA", "UID"],
+        wide=["SEALED", "MESSAGES", "DURABILITY", "KEY", "SCHEMA", "KAFKA", "UID"],
     )
 
 

@@ -19,6 +19,7 @@ from smq_storage.catalog.deleted_topics import (
     remove_deleted_topic,
     write_deleted_topic,
 )
+from smq_storage.catalog.kafka_names import claim_kafka_name
 from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topic_traces import check_unused, missing
 from smq_storage.catalog.topics import put_current, put_topic, read_current, read_current_topic, read_topic
@@ -72,7 +73,15 @@ def adopt(
     topic = Topic(desired.name, uid, spec)
     if known != topic:
         put_topic(store, topic)
+    if spec.kafka_name is not None and (other := claim_kafka_name(store, topic, retry_policy)) is not None:
+        problem = problem or kafka_name_taken(spec.kafka_name, other)
     return AdoptedTopic(topic, columns, problem)
+
+
+def kafka_name_taken(name: str, other: str) -> str:
+    """Why a topic cannot have this name for Kafka's clients."""
+    called = f"Kafka's clients call the topic {other} {name}"
+    return f"spec.kafka.name: {called}: give this one another name, or delete that topic"
 
 
 def _has_deletion_record(store: Store, uid: str) -> bool:

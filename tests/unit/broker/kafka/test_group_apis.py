@@ -62,7 +62,9 @@ def apis() -> ApiTable:
     locator = Locator(store, StoreSettings(url="memory://"))
     cluster = KafkaCluster(cluster_id="c", incarnation="i", address=lambda: "127.0.0.1:9092", listeners=dict)
     settings = GroupSettings(initial_rebalance_delay=0)
-    return group_apis(cluster=cluster, store=store, topics=KafkaTopics(locator, lambda: ()), settings=settings)
+    return group_apis(
+        cluster=cluster, store=store, topics=KafkaTopics(locator, lambda: (), lambda _: None), settings=settings
+    )
 
 
 async def call(api_key: int, version: int, api: Api, **changes: Any) -> Any:

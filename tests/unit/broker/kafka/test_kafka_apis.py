@@ -21,7 +21,7 @@ from smq_broker.kafka.protocol.entities import build
 from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, ApiTable, ClientConnection, KafkaRequest, RequestContext
 from smq_broker.kafka.protocol.produce_request import ProducedPartition, ProducedTopic, ProduceRequest
 from smq_broker.kafka.service import INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH, api_table
-from smq_broker.kafka.topics import KafkaTopics, full_name, kafka_name, topic_id
+from smq_broker.kafka.topics import KafkaTopics, topic_id
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SegmentSealed, SequenceGap, SmqError, UnknownTopic
 from smq_core.model.entities import Layout, Phase, Replica, Segment, Topic, TopicSpec
@@ -50,7 +50,7 @@ ADDRESSES = {"i0": "a.example:9092", "i1": "[::1]:9093"}
 class KnownTopics:
     """In place of a locator: one topic."""
 
-    def find(self, name: str) -> tuple[Topic, Layout]:
+    def find(self, name: str, *, fresh: bool = False) -> tuple[Topic, Layout]:
         if name != TOPIC.name:
             raise UnknownTopic(f"there is no topic {name}", topic=name)
         return TOPIC, LAYOUT
@@ -64,9 +64,10 @@ def apis() -> ApiTable:
         ),
         registry=SegmentRegistry("i0", on_drain=lambda: None),
         store=None,  # type: ignore[arg-type]
-        topics=KafkaTopics(KnownTopics(), lambda: [TOPIC.name, "team-a/other"]),  # type: ignore[arg-type]
+        topics=KafkaTopics(KnownTopics(), lambda: [TOPIC.name, "team-a/other"], lambda _: None),  # type: ignore[arg-type]
         calls=LoopCalls(asyncio.new_event_loop()),
         max_batch=1 << 20,
+        admin=None,
     )
 
 
@@ -191,14 +192,6 @@ def _ms(count: int) -> Any:
     from kio.static.primitive import i32Timedelta
 
     return i32Timedelta.parse(timedelta(milliseconds=count))
-
-
-@pytest.mark.parametrize(
-    ("kafka", "full"), [("events", "default/events"), ("team-a.events", "team-a/events"), ("a.b.c", None), ("A", None)]
-)
-def test_names_of_topics(kafka: str, full: str | None) -> None:
-    assert full_name(kafka) == full
-    assert full is None or kafka_name(full) == kafka
 
 
 def test_the_page_lists_the_apis_and_their_versions(apis: ApiTable) -> None:

@@ -30,6 +30,7 @@ from support.in_memory.kafka_callers import SecureListenerParts
 DENIED = {ErrorCode.topic_authorization_failed, ErrorCode.group_authorization_failed, ErrorCode.unknown_topic_id}
 MINUTE = i32Timedelta.parse(timedelta(minutes=1))
 LIST_GROUPS = 16
+DELETE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 20, 75
 # What a client may use without a right to a topic or a group.
 FREE = {key for key, call in KAFKA_CALLS.items() if not (call.rights or call.verb or call.uses_group)}
 
@@ -49,7 +50,9 @@ class NoRights:
         self.checked.add("visible")
         return ()
 
-    async def group(self, group: str, topics: Iterable[str], *, listed: bool = False) -> ErrorCode:
+    async def group(
+        self, group: str, topics: Iterable[str], named: Iterable[str] = (), *, listed: bool = False
+    ) -> ErrorCode:
         self.checked.add("group")
         return self._of_groups
 
@@ -75,7 +78,13 @@ OF_TOPIC = {
     "topic_id": uuid.UUID(UID),
     "partition_indexes": (0,),
     "partitions": (PARTITION,),
+    "num_partitions": 1,
+    "replication_factor": 2,
+    "assignments": (),
+    "configs": (),
+    "count": 2,
 }
+RESOURCE = {"resource_type": 2, "resource_name": "events", "configs": (), "configuration_keys": None}
 # Of all requests in all versions. An API whose request needs another value belongs here.
 VALUES: Mapping[str, Any] = {
     "topics": (OF_TOPIC,),
@@ -104,6 +113,9 @@ VALUES: Mapping[str, Any] = {
     "forgotten_topics_data": (),
     "rack_id": "",
     "timeout": MINUTE,
+    "topic_names": ("events",),
+    "resources": (RESOURCE,),
+    "validate_only": False,
 }
 
 
@@ -117,6 +129,8 @@ def store() -> Store:
 def values_of(api_key: int, version: int) -> Mapping[str, Any]:
     if api_key == 3 and version < 10:
         return {**VALUES, "topics": ({"name": "events"},)}
+    if api_key == DELETE_TOPICS:
+        return {**VALUES, "topics": ({"name": "events", "topic_id": None},)}
     return {**VALUES, "groups": ("g",)} if api_key == 15 else VALUES
 
 
@@ -179,6 +193,11 @@ async def test_lists_have_nothing_that_the_client_may_not_use(store: Store) -> N
     for version in range(14):
         everything = () if version == 0 else None
         assert (await answer_of(apis, 3, version, NoRights(), topics=everything)).topics == (), version
+    pages = await answer_of(apis, DESCRIBE_TOPIC_PARTITIONS, 0, NoRights(), topics=())
+    assert pages.topics == ()
+    by_id = ({"name": None, "topic_id": uuid.UUID(UID)},)
+    deleted = await answer_of(apis, DELETE_TOPICS, 6, NoRights(), topics=by_id)
+    assert [it.error_code for it in deleted.responses] == [ErrorCode.unknown_topic_id]
     for version in range(5):
         assert (await answer_of(apis, LIST_GROUPS, version, NoRights())).groups == (), version
     everybody = RequestContext("c", 4, ClientConnection("127.0.0.1:5"))

@@ -17,11 +17,12 @@ from smq_core.access.kafka_calls import KAFKA_CALLS
 from smq_core.access.quotas import Quota
 from smq_core.access.rights import Right
 from smq_core.errors import QuotaExceeded
-from support.in_memory.kafka_callers import SecureListenerParts
+from smq_core.kafka_topics.names import resource_name
+from support.in_memory.kafka_callers import OTHER_NAME, SecureListenerParts
 from support.processes.broker import make_topic
 from support.waiting import HANG_GUARD
 
-PRODUCE, FETCH, METADATA, JOIN_GROUP, DELETE_TOPICS = 0, 1, 3, 11, 20
+PRODUCE, FETCH, METADATA, JOIN_GROUP, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 11, 19, 20
 NAME = "travel.flights"
 OF_TOPICS = {key: call for key, call in KAFKA_CALLS.items() if call.rights}
 DENIED, GROUP_DENIED = ErrorCode.topic_authorization_failed, ErrorCode.group_authorization_failed
@@ -99,6 +100,23 @@ async def test_a_right_that_was_taken_away_ends_when_it_is_requested_again(
     assert await request(listener, PRODUCE).topic(NAME) is ErrorCode.none, "nobody waits for the leader"
     await refreshed(listener, 2)
     assert await request(listener, PRODUCE).topic(NAME) is DENIED
+
+
+async def test_rights_are_those_to_the_topic_that_a_name_of_kafka_stands_for(listener: SecureListenerParts) -> None:
+    assert await request(listener, FETCH).topic(OTHER_NAME) is DENIED
+    listener.callers.rights["ada"] = {Right.CONSUME}
+    access = request(listener, FETCH)
+    assert await access.topic(OTHER_NAME) is ErrorCode.none
+    access.stream(OTHER_NAME)
+    listener.callers.allowed.add(("ada", "consume", "travel/", "billing"))
+    assert await request(listener, JOIN_GROUP).group("billing", [], [OTHER_NAME]) is ErrorCode.none
+    assert await request(listener, JOIN_GROUP).group("billing", [], ["flights"]) is GROUP_DENIED
+
+
+async def test_a_topic_is_created_by_whoever_may_create_its_resource(listener: SecureListenerParts) -> None:
+    assert await request(listener, CREATE_TOPICS).topic("a.b") is DENIED
+    listener.callers.allowed.add(("ada", "create", f"default/{resource_name('a.b')}", ""))
+    assert await request(listener, CREATE_TOPICS).topic("a.b") is ErrorCode.none
 
 
 async def test_one_of_two_rights_that_was_taken_away_ends_with_its_grant(listener: SecureListenerParts) -> None:
