@@ -39,7 +39,7 @@ _CODES: tuple[tuple[type[SmqError], ErrorCode], ...] = (
 
 
 class TopicChanges:
-    """Calls the leader in threads of their own, because it may answer after seconds.
+    """Calls the leader in separate threads, because it may answer after seconds.
 
     ``admin`` is None in a release that also lets in clients which nobody knows.
     """
