@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,31 @@ def cpu_seconds(pids: Iterable[int]) -> float:
             continue
         ticks += int(fields[11]) + int(fields[12])
     return ticks / _TICKS
+
+
+class PeakMemory:
+    """A context manager that samples the memory of processes, without the files that they map.
+
+    The kernel takes the pages of files back when memory is short, so that the limit of a container is for the rest.
+    """
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self.highest_mb = 0.0
+        self._pids = list(pids)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._ended.wait(0.1):
+            self.highest_mb = max([self.highest_mb, *(memory_mb(pid, "RssAnon") for pid in self._pids)])
 
 
 def memory_mb(pid: int, what: str = "VmRSS") -> float:

@@ -112,7 +112,7 @@ class Broker:
         clock, report_due, accepting_batches = Clock(), threading.Event(), threading.Event()
         accepting_batches.set()
         report_due.set()
-        memory = MemoryAccounting(settings.memory)
+        memory = MemoryAccounting(settings.memory, settings.journal_size if settings.journal else 0)
         disk = DiskActivity()
         journal_metrics = JournalMetrics(disk)
         journal, formers = self._open_journal(store, journal_metrics, disk)

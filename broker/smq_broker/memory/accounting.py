@@ -8,21 +8,21 @@ from smq_storage.process.locks import make_lock
 
 
 class MemoryAccounting:
-    """Safe from many threads; see docs/threads.md."""
+    """Safe from many threads; see docs/threads.md. ``limit`` of the memory and ``journal`` of its disk are in bytes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, journal: int = 0) -> None:
         self.limit = limit
         self._lock = make_lock()
-        self._primary, self._follower, self._readers = budgets(limit)
+        self._primary, self._follower, self._readers = budgets(limit, journal)
 
     def reserve(self, nbytes: int) -> bool:
         """Reserves capacity for a producer's batch. False if there is none."""
         with self._lock:
             return self._primary.reserve(nbytes)
 
-    def change(self, delta: int) -> None:
+    def change(self, used: int, in_memory: int) -> None:
         with self._lock:
-            self._primary.change(delta)
+            self._primary.change(used, in_memory)
 
     def grant(self, segment: str) -> int:
         """The credit for a followed segment. Raises Overloaded if the budget is used up."""
@@ -34,10 +34,10 @@ class MemoryAccounting:
             )
         return credit
 
-    def adjust(self, segment: str, used: int, acknowledged: int) -> int:
+    def adjust(self, segment: str, used: int, in_memory: int, acknowledged: int) -> int:
         """The credit of a followed segment from now on, or 0 if it has none. See FollowerBudget."""
         with self._lock:
-            return self._follower.adjust(segment, used, acknowledged)
+            return self._follower.adjust(segment, used, in_memory, acknowledged)
 
     def release(self, segment: str) -> None:
         with self._lock:

@@ -1,7 +1,8 @@
-"""Memory budgets, without locks or a clock.
+"""Budgets of tails, without locks or a clock.
 
 Tails of primaries and tails of followers have separate budgets, so that two brokers that replicate to each other cannot
-block each other.
+block each other. A tail counts twice. All of it may be as large as the disk of the journal allows. A part is in
+memory, because no journal has it or its rows are small.
 """
 
 from __future__ import annotations
@@ -21,50 +22,65 @@ PRIMARY_SHARE = 0.35
 FOLLOWER_SHARE = 0.35
 READER_SHARE = 0.1
 PRESSURE_SHARE = 0.6
+# The rest of a journal's size is for files that are used again, and for records that are being written.
+JOURNAL_SHARE = 0.4
 
 
 @dataclass(slots=True)
 class PrimaryBudget:
-    """Bytes of primaries' tails. Usage exceeds the limit by at most one batch."""
+    """Bytes of primaries' tails. Usage exceeds a limit by at most one batch.
+
+    ``limit`` is of those in memory, ``tail_limit`` of all.
+    """
 
     limit: int
+    tail_limit: int
     used: int = 0
+    in_memory: int = 0
 
     def reserve(self, nbytes: int) -> bool:
         """Reserves the bytes if there is capacity, or if nothing is in use."""
-        if self.used and self.used + nbytes > self.limit:
+        if self.used and (self.in_memory + nbytes > self.limit or self.used + nbytes > self.tail_limit):
             return False
-        self.used += nbytes
+        self.change(nbytes, nbytes)
         return True
 
-    def change(self, delta: int) -> None:
-        """Records that the tails have grown or shrunk by this many bytes."""
-        self.used += delta
+    def change(self, used: int, in_memory: int) -> None:
+        """Records that the tails have grown or shrunk by this many bytes: in all, and in memory."""
+        self.used += used
+        self.in_memory += in_memory
 
     @property
     def under_pressure(self) -> bool:
-        """Tails should be flushed before they are due."""
+        """Tails should be flushed before they are due: what is in the page cache counts, because it is memory, too."""
         return self.used > self.limit * PRESSURE_SHARE
 
 
 @dataclass(slots=True)
 class Credit:
-    """``announced`` went to the primary last. ``reserved`` is larger until the primary keeps within a lower one."""
+    """``announced`` went to the primary last. ``reserved`` is larger until the primary keeps within a lower one.
+
+    ``in_memory`` is what the tail has in memory.
+    """
 
     initial: int
     announced: int
     reserved: int
+    in_memory: int = 0
 
 
 @dataclass(slots=True)
 class FollowerBudget:
     """Credits granted to primaries on other brokers, by segment.
 
-    A credit stays reserved until the segment is sealed, or until its primary confirms a smaller one.
+    A credit stays reserved until the segment is sealed, or until its primary confirms a smaller one. ``limit`` is of
+    all credits, ``memory_limit`` of what tails have in memory.
     """
 
     limit: int
+    memory_limit: int
     credits: dict[str, Credit] = field(default_factory=dict)
+    in_memory: int = 0
 
     @property
     def granted_bytes(self) -> int:
@@ -83,8 +99,10 @@ class FollowerBudget:
         self.credits[segment] = Credit(initial, initial, initial)
         return initial
 
-    def adjust(self, segment: str, used: int, acknowledged: int) -> int:
+    def adjust(self, segment: str, used: int, in_memory: int, acknowledged: int) -> int:
         """The credit from now on. ``used`` is the size of the tail, ``acknowledged`` the credit that the primary uses.
+
+        While tails have more in memory than they may, each primary gets no more than it uses.
 
         It doubles if more than a third of it is used, as far as the budget allows. A quarter of the budget stays free
         for segments that open later. A third comes before the half at which a primary writes chunks during a burst.
@@ -94,10 +112,14 @@ class FollowerBudget:
         credit = self.credits.get(segment)
         if credit is None:
             return 0
+        self.in_memory += in_memory - credit.in_memory
+        credit.in_memory = in_memory
         if acknowledged != credit.announced:
             return credit.announced
         credit.reserved = credit.announced
-        if used > credit.announced // 3:
+        if self.in_memory > self.memory_limit:
+            credit.announced = min(credit.announced, max(used, MIN_CREDIT_BYTES))
+        elif used > credit.announced // 3:
             free = self.limit - self.granted_bytes - int(self.limit * RESERVE_SHARE)
             credit.announced += max(0, min(credit.announced, free))
             credit.reserved = credit.announced
@@ -106,7 +128,9 @@ class FollowerBudget:
         return credit.announced
 
     def release(self, segment: str) -> None:
-        self.credits.pop(segment, None)
+        credit = self.credits.pop(segment, None)
+        if credit is not None:
+            self.in_memory -= credit.in_memory
 
 
 @dataclass(slots=True)
@@ -126,11 +150,15 @@ class ReaderBudget:
         self.granted.pop(segment, None)
 
 
-def budgets(memory: int) -> tuple[PrimaryBudget, FollowerBudget, ReaderBudget]:
-    """The budgets of a process with this much memory. The rest is for encoding chunks and for batches in transit."""
+def budgets(memory: int, journal: int) -> tuple[PrimaryBudget, FollowerBudget, ReaderBudget]:
+    """The budgets of a process with this much memory, and this much disk for its journal, or 0 if it has none.
+
+    The rest of the memory is for encoding chunks and for batches in transit.
+    """
+    primary, follower, tail = int(memory * PRIMARY_SHARE), int(memory * FOLLOWER_SHARE), int(journal * JOURNAL_SHARE)
     return (
-        PrimaryBudget(int(memory * PRIMARY_SHARE)),
-        FollowerBudget(int(memory * FOLLOWER_SHARE)),
+        PrimaryBudget(primary, max(primary, tail)),
+        FollowerBudget(max(follower, tail), follower),
         ReaderBudget(int(memory * READER_SHARE)),
     )
 

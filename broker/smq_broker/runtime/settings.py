@@ -76,6 +76,9 @@ class BrokerSettings(BaseSettings):
     journal: str = Field(
         "", description="a folder on local disk in which tails outlive this process; default: no journal"
     )
+    journal_size: Size = size_field(
+        8 * 2**30, "how much disk the journal may take; it is the buffer while the filer is away", ge=64 * 2**20
+    )
     drain: bool = Field(False, description="only seal what former processes left in the journal, then end")
     node: str = Field("", description="the machine it runs on; replicas avoid sharing one")
     zone: str = Field("", description="the zone it runs in; replicas avoid sharing one")

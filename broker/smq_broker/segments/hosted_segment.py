@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import ParamSpec, Protocol
 
 import structlog
@@ -23,7 +23,7 @@ from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.chunk_info import SealOutcome
 from smq_core.model.entities import SECOND, Durability, Micros, Segment, Topic
 from smq_core.model.loss import Loss, loss_beyond
-from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
+from smq_core.replica.log_entries import Ack, Entry, ProducerLimits, ReplicaConfig
 from smq_core.replica.recent_entries import entries_from
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing.chain_sealer import StoreReply, StoreRequest, UnsealedTail, seal
@@ -227,10 +227,18 @@ class HostedSegment:
         finally:
             self.lock.release()
 
-    def journal_written(self, end: int) -> None:
-        """The journal has all entries below ``end``. Mostly that changes nothing until the other replicas have them."""
+    def journal_written(self, end: int, mapped: Sequence[Entry] = ()) -> None:
+        """The journal has all entries below ``end``. Mostly that changes nothing until the other replicas have them.
+
+        The rows of the entries ``mapped`` are in its files only.
+        """
         machine = self.machine
         with self.lock:
+            if mapped:
+                self.memory.rows_mapped(mapped)
+                if self.memory.refused_since is not None:
+                    self.memory.tail_changed()
+                    self.capacity_freed.notify_all()
             before = machine.watermark
             machine.journal_written(end)
             if machine.watermark != before:

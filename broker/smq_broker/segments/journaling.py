@@ -84,12 +84,15 @@ def _append(hosted: HostedSegment, message: ReplicationMessage, header: bytes, r
     assert hosted.journal is not None
     journal, first, end = hosted.journal, message.entries[0].first, message.entries[-1].end
     written: list[pa.Buffer | None] = []
-    if _guard(hosted, lambda: written.append(journal.append(first, end, header, rows))):
+    if not _guard(hosted, lambda: written.append(journal.append(first, end, header, rows))):
+        return
+    if written[0] is None:
         hosted.journal_written(end)
-        if written[0] is not None:
-            # From now on the file has the only copy, and the memory that received the rows is free for others.
-            batch = pa.ipc.read_record_batch(written[0], hosted.wire.message)
-            move(payload_spans(message.entries), ArrowBlock(batch))
+        return
+    # From now on the file has the only copy, and the memory that received the rows is free for others.
+    batch = pa.ipc.read_record_batch(written[0], hosted.wire.message)
+    move(payload_spans(message.entries), ArrowBlock(batch))
+    hosted.journal_written(end, message.entries)
 
 
 def _guard(hosted: HostedSegment, write: Callable[[], None]) -> bool:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Iterable
 
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES
 from smq_broker.segments.flush_scheduling import FlushSchedule
+from smq_core.replica.log_entries import Entry
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_storage.process.locks import requires_lock
 from smq_storage.thread_runtime import monotonic
@@ -38,6 +42,10 @@ class SegmentMemory:
         self._machine = machine
         self._flush_schedule = flush_schedule
         self._reserved = 0
+        self._reserved_in_memory = 0
+        self._mapped: deque[tuple[int, int]] = deque()
+        """Of each entry of the tail whose rows are in the journal's files: its end, and their bytes."""
+        self._mapped_bytes = 0
         self._refused_last = 0.0
         self._readers = 0
 
@@ -63,6 +71,7 @@ class SegmentMemory:
             return False
         self.refused_since = None
         self._reserved += nbytes
+        self._reserved_in_memory += nbytes
         return True
 
     @requires_lock("lock")
@@ -83,15 +92,33 @@ class SegmentMemory:
     @requires_lock("lock")
     def tail_changed(self) -> None:
         """Counts what the primary's tail has now in place of what was reserved for it."""
-        tail_bytes = self._machine.tail_bytes
-        if tail_bytes != self._reserved:
-            self._process.change(tail_bytes - self._reserved)
-            self._reserved = tail_bytes
+        used, in_memory = self._machine.tail_bytes, self._in_memory()
+        if used != self._reserved or in_memory != self._reserved_in_memory:
+            self._process.change(used - self._reserved, in_memory - self._reserved_in_memory)
+            self._reserved, self._reserved_in_memory = used, in_memory
+
+    @requires_lock("lock")
+    def rows_mapped(self, entries: Iterable[Entry]) -> None:
+        """The rows of these entries are in the journal's files now, and in no other memory."""
+        for entry in entries:
+            if entry.batch.reference is None:
+                nbytes = entry.batch.nbytes - ENTRY_OVERHEAD_BYTES
+                self._mapped.append((entry.end, nbytes))
+                self._mapped_bytes += nbytes
+
+    @requires_lock("lock")
+    def _in_memory(self) -> int:
+        """The bytes of the tail that are not in the journal's files."""
+        mapped, chain_end = self._mapped, self._machine.chain_end
+        while mapped and mapped[0][0] <= chain_end:
+            self._mapped_bytes -= mapped.popleft()[1]
+        return max(0, self._machine.tail_bytes - self._mapped_bytes)
 
     @requires_lock("lock")
     def adjust_credit(self, acknowledged: int) -> int:
         """A follower's credit to announce to its primary, which keeps within ``acknowledged``."""
-        self.credit = self._process.adjust(self._key, self._machine.tail_bytes, acknowledged) or self.credit
+        used, in_memory = self._machine.tail_bytes, self._in_memory()
+        self.credit = self._process.adjust(self._key, used, in_memory, acknowledged) or self.credit
         return self.credit
 
     def reader_opened(self) -> None:

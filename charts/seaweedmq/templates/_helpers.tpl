@@ -256,7 +256,7 @@ loadBalancerSourceRanges: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* The default limit of a journal in bytes, from the memory of a broker: tails cannot be larger than that. */}}
+{{/* The default limit of a journal in bytes, from the memory of a broker. */}}
 {{- define "smq.journalSize" -}}
 {{- $factors := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
 {{- $memory := kindIs "string" . | ternary . (int64 . | toString) }}

@@ -93,7 +93,7 @@ class BrokerParts:
         self.threads = ThreadSupervisor(
             self.metrics, spawn=self._spawn, restart_policy=RestartPolicy(pause_seconds=0.0)
         )
-        self.memory = MemoryAccounting(memory)
+        self.memory = MemoryAccounting(memory, 1 << 30 if journal is not None else 0)
         self.uploads = UploadChecker(store)
         self.accepting_batches = threading.Event()
         self.accepting_batches.set()

@@ -24,10 +24,11 @@ from support.waiting import eventually
 
 
 class JournaledBrokers:
-    """One segment on some brokers, the first of which is its primary."""
+    """One segment on some brokers, the first of which is its primary. ``memory`` of each in bytes."""
 
-    def __init__(self, folder: Path, count: int = 2) -> None:
+    def __init__(self, folder: Path, count: int = 2, memory: int = 1 << 30) -> None:
         self._folder = folder
+        self._memory = memory
         self.store = open_store("memory://")
         self.topic = make_topic()
         self._starts = dict.fromkeys((f"b{number}" for number in range(1, count + 1)), 0)
@@ -38,7 +39,14 @@ class JournaledBrokers:
 
     def start(self, name: str) -> BrokerParts:
         self._starts[name] += 1
-        return BrokerParts(name, self.store, self._network, journal=self.journal(name), start=self._starts[name])
+        return BrokerParts(
+            name,
+            self.store,
+            self._network,
+            memory=self._memory,
+            journal=self.journal(name),
+            start=self._starts[name],
+        )
 
     def journal(self, name: str) -> Path:
         """The folder of a broker's journal."""

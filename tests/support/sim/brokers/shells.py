@@ -57,7 +57,7 @@ class SimulatedMemory(MemoryAccounting):
 
     def __init__(self, primary: int, credit: int) -> None:
         super().__init__(1 << 30)
-        self._primary = PrimaryBudget(primary)
+        self._primary = PrimaryBudget(primary, primary)
         self._credit = credit
 
     def grant(self, segment: str) -> int:

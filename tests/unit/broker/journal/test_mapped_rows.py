@@ -24,6 +24,7 @@ from support.in_memory.process_journal import NoProcessJournal
 from support.waiting import eventually
 
 SCHEMA = rows([b"x"]).schema
+MEMORY = 16 * 2**20
 
 
 class Journal:
@@ -157,5 +158,15 @@ def test_the_tail_of_a_replica_has_large_rows_in_its_journal_only(tmp_path: Path
     hosted = brokers.brokers[number].hosted(brokers.topic, brokers.segment)
     eventually(lambda: all(is_mapped(values_buffer(it)) for it in payloads(hosted)), "the received memory is free")
     assert len(payloads(hosted)) == len(values)
+    brokers.flush()
+    assert brokers.stored_values() == values
+
+
+def test_producers_go_on_beyond_the_memory_while_the_filer_takes_nothing(tmp_path: Path) -> None:
+    brokers = JournaledBrokers(tmp_path, memory=MEMORY)
+    values = [value_of(number)[:200_000] for number in range(MEMORY // 200_000 * 2)]
+    brokers.write(values)
+    primary = brokers.brokers[0].hosted(brokers.topic, brokers.segment)
+    assert primary.machine.tail_bytes > MEMORY, "nothing was written to the filer"
     brokers.flush()
     assert brokers.stored_values() == values
