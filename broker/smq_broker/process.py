@@ -18,7 +18,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from smq_broker.access.dialer import BrokerDialer
-from smq_broker.access.security import OpenBroker, Security
+from smq_broker.access.security import OpenBroker
 from smq_broker.file_lists.writer import FileListWriter
 from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
@@ -67,6 +67,8 @@ from smq_storage.object_store.store import Store
 from smq_storage.process import allocator
 
 if TYPE_CHECKING:
+    from smq_broker.access.permissive_broker import PermissiveBroker
+    from smq_broker.access.secure_broker import SecureBroker
     from smq_broker.kafka.service import KafkaService
 
 EXIT_USAGE = 2
@@ -211,6 +213,7 @@ class Broker:
             locator=locator,
             security=security,
             channels=channels,
+            broker_metrics=broker_metrics,
             collectors=collectors,
             threads=threads,
         )
@@ -300,7 +303,7 @@ class Broker:
 
     def _secure(
         self, channels: LeaderChannels, registry: SegmentRegistry, broker_metrics: BrokerMetrics, http: str
-    ) -> Security | None:
+    ) -> OpenBroker | SecureBroker | PermissiveBroker | None:
         """Logs in at a leader, if this broker is to be secure. None if it is stopped before a leader lets it."""
         if not self.settings.ca_file:
             return OpenBroker()
@@ -415,8 +418,9 @@ class Broker:
         *,
         store: Store,
         locator: Locator,
-        security: Security,
+        security: OpenBroker | SecureBroker | PermissiveBroker,
         channels: LeaderChannels,
+        broker_metrics: BrokerMetrics,
         collectors: CollectorRegistry,
         threads: ThreadSupervisor,
     ) -> KafkaService | None:
@@ -427,14 +431,17 @@ class Broker:
         from smq_broker.leader_client.topic_admin import TopicAdmin
 
         checks = None
-        if security.certificate is not None and not security.permissive:
-            from smq_broker.access.secure_broker import SecureBroker
+        if not isinstance(security, OpenBroker):
             from smq_broker.kafka.security.listener_security import ListenerSecurity
             from smq_broker.leader_client.callers_of_kafka import CallersOfKafka
 
-            assert isinstance(security, SecureBroker)
-            callers = CallersOfKafka(self._leaders, channels)
-            checks = ListenerSecurity(security.certificate, security.access, callers)
+            checks = ListenerSecurity(
+                security.certificate,
+                access=security.secure_access,
+                callers=CallersOfKafka(self._leaders, channels),
+                broker_metrics=broker_metrics,
+                permissive=security.permissive,
+            )
         return KafkaService(
             self.settings.kafka,
             advertised=lambda bound: self.settings.kafka_advertised(split_address(bound)[1]),
@@ -444,7 +451,7 @@ class Broker:
             locator=locator,
             listeners=lambda: self._session.kafka_listeners() if self._session is not None else {},
             max_batch=self.settings.max_batch,
-            admin=TopicAdmin(self._leaders, channels) if checks or not self.settings.ca_file else None,
+            admin=TopicAdmin(self._leaders, channels),
             collectors=collectors,
             threads=threads,
             security=checks,

@@ -47,9 +47,10 @@ class AnonymousAccess:
         self._limiter = LogLimiter(LOG_INTERVAL_SECONDS)
 
     def caller(self, context: Any) -> Caller:
-        return AnonymousCaller(partial(self._note, self._client_of(str(context.peer()))))
+        return AnonymousCaller(partial(self.record, self._client_of(str(context.peer()))))
 
-    def _note(self, peer: str, call: str) -> None:
+    def record(self, peer: str, call: str) -> None:
+        """A call from this ``host:port``."""
         self._counter.labels(call).inc()
         left_out = self._limiter.admit((peer.rpartition(":")[0], call))
         if left_out is not None:

@@ -12,6 +12,7 @@ from smq_broker.access.callers import Access, Caller
 from smq_broker.access.credentials import Login
 from smq_broker.access.dialer import PermissiveDialer
 from smq_broker.access.secure_broker import SecureBroker
+from smq_broker.access.secure_callers import SecureAccess
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.access.certificates import Certificate
 
@@ -39,6 +40,11 @@ class PermissiveBroker:
     def caller(self, context: Any) -> Caller:
         assert self._secure is not None, "there is no server for TLS before there is a certificate"
         return self._secure.access.caller(context)
+
+    def secure_access(self) -> SecureAccess:
+        """Only once there is a certificate."""
+        assert self._secure is not None, "nobody speaks TLS before there is a certificate"
+        return self._secure.access
 
     @property
     def certificate(self) -> Certificate | None:

@@ -54,6 +54,9 @@ class SecureBroker:
         )
         expiry.set_function(lambda: self.certificate.expires_at)
 
+    def secure_access(self) -> SecureAccess:
+        return self.access
+
     @property
     def certificate(self) -> Certificate:
         return self._credentials.current.certificate

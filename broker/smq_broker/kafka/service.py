@@ -23,7 +23,7 @@ from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, Api, ApiTable
 from smq_broker.kafka.security.listener_security import ListenerSecurity
 from smq_broker.kafka.topics import KafkaTopics
 from smq_broker.kafka.transport.listener import KafkaListener
-from smq_broker.kafka.transport.tls import server_context, show
+from smq_broker.kafka.transport.tls import ServerTls
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.topic_admin import TopicAdmin
 from smq_broker.runtime.threads import ThreadSupervisor
@@ -62,7 +62,7 @@ class KafkaService:
     ) -> None:
         loop = asyncio.new_event_loop()
         self._calls = LoopCalls(loop)
-        self._tls = server_context(security.certificate) if security is not None else None
+        self._tls = ServerTls(security.certificate) if security is not None else None
         cluster = KafkaCluster(
             cluster_id=cluster_id,
             incarnation=registry.incarnation,
@@ -86,6 +86,7 @@ class KafkaService:
             threads=threads,
             access=security.access(topics) if security is not None else None,
             tls=self._tls,
+            clear_access=security.clear_access if security is not None else None,
             loop=loop,
         )
         self.address = advertised(self._listener.address)
@@ -96,9 +97,9 @@ class KafkaService:
 
     def renew(self, certificate: Certificate | None) -> None:
         """There is another certificate. New connections see it. Safe from all threads."""
-        context = self._tls
-        if context is not None and certificate is not None:
-            self._calls.post(lambda: show(context, certificate))
+        tls = self._tls
+        if tls is not None and certificate is not None:
+            self._calls.post(lambda: tls.show(certificate))
 
     def stop(self) -> None:
         self._listener.stop()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 import smq
@@ -17,6 +18,7 @@ from smq_core.access.modes import SecurityMode
 from smq_operator.local.folder import folder_id
 from smq_operator.local.security.folder import SecurityFolder
 from smq_storage.object_store.store import StoreSettings
+from smq_storage.process.ports import free_port
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.broker import BrokerProcess
 from support.processes.leader import LeaderProcess, manifest
@@ -41,6 +43,21 @@ class StepwiseRelease:
         self._keys = SecurityFolder(folder / "security", time.time)
         self._keys.ensure(folder_id(folder))
         self._brokers: dict[str, BrokerProcess] = {}
+        self.kafka_ports = {name: free_port() for name in BROKERS}
+
+    def kafka_options(self, mode: SecurityMode) -> dict[str, Any]:
+        """The same of a Kafka client."""
+        addresses = {"bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in self.kafka_ports.values())}
+        if mode is DISABLED:
+            return addresses
+        security = self.folder / "security"
+        return addresses | {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(security / "ca.crt"),
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": "admin",
+            "sasl.password": (security / "admin.token").read_text(),
+        }
 
     def options(self, mode: SecurityMode) -> dict[str, Any]:
         """What a client of a release in this mode gets."""
@@ -70,6 +87,7 @@ class StepwiseRelease:
     def _start_broker(self, name: str, mode: SecurityMode) -> None:
         incarnation = uuid.uuid4().hex
         flags = ["--leader", self.leader.address, "--incarnation", incarnation]
+        flags += ["--kafka", f"127.0.0.1:{self.kafka_ports[name]}"]
         if mode.knows_callers:
             token_file = self.folder / f"{incarnation}.token"
             token_file.write_text(self._keys.broker_tokens(lambda _: False).issue(incarnation))
@@ -204,6 +222,62 @@ def test_nothing_is_lost_or_doubled(
     former = smq.connect(release.leader.address, **release.options(first))
     with former as client, pytest.raises(smq.InvalidRequest, match=words):
         client.admin().topics()
+
+
+class KafkaLoad:
+    """One idempotent producer of librdkafka, with these options."""
+
+    def __init__(self, options: dict[str, Any], begin: int = 0) -> None:
+        self.acked = self._sent = begin
+        self._stop = threading.Event()
+        self._failures: list[confluent_kafka.KafkaError] = []
+        self._producer = confluent_kafka.Producer(options | {"enable.idempotence": True})
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.005):
+            self._producer.produce(TOPIC, b"%d" % self._sent, b"k", on_delivery=self._delivered)
+            self._sent += 1
+            self._producer.poll(0)
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
+        if error is not None:
+            self._failures.append(error)
+        self.acked += 1
+
+    def progress(self) -> None:
+        """Returns when something was acked that was not sent before."""
+        sent = self._sent
+        eventually(lambda: self.acked > sent, what=f"an ack after {sent} messages")
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join(HANG_GUARD)
+        assert self._producer.flush(HANG_GUARD) == 0 and not self._failures, self._failures
+
+
+def test_kafka_clients_move_in_mode_permissive(release: StepwiseRelease) -> None:
+    release.start(PERMISSIVE)
+    spec = {"replicas": 2, "partitioner": "Kafka", "partitions": 4, "segments": {"min": 2, "max": 4}}
+    release.leader.apply(manifest(TOPIC, **spec))
+    release.leader.wait_until_open(TOPIC)
+    load = KafkaLoad(release.kafka_options(DISABLED))
+    try:
+        load.progress()
+        load.end()
+        load = KafkaLoad(release.kafka_options(REQUIRED), load.acked)
+        load.progress()
+        for name in (LEADER, *BROKERS):
+            release.restart(name, REQUIRED)
+            load.progress()
+    finally:
+        load.end()
+    with (
+        smq.connect(release.leader.address, timeout=HANG_GUARD, **release.options(REQUIRED)) as client,
+        client.consumer(TOPIC, start="earliest") as consumer,
+    ):
+        assert drained(consumer, [], load.acked) == [b"%d" % n for n in range(load.acked)]
 
 
 def drained(consumer: smq.Consumer, found: list[bytes], count: int) -> list[bytes]:

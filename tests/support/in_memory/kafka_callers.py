@@ -70,7 +70,7 @@ class SecureListenerParts:
         clock = partial(getattr, self.broker, "now")
         self.rights = CallerRights(
             callers=self.callers,  # type: ignore[arg-type]
-            grants=access.grants,
+            grants=lambda: access.grants,
             blocking=blocking,
             leader_seen_at=access.leader_seen_at,
             clock=clock,

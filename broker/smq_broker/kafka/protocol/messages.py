@@ -38,6 +38,8 @@ class ClientConnection:
     """The one of SASL that the client has chosen; empty before that."""
     made_at: float = 0.0
     """In seconds of the event loop."""
+    record_at: float = 0.0
+    """When it is to be recorded again that it has not logged in, in seconds of the event loop."""
     is_finishing: bool = False
     """Whether the connection ends when what was received is answered."""
     software: str = ""

@@ -54,16 +54,16 @@ class _YesOrNo:
 
 
 class CallerRights:
-    """Belongs to the event loop. ``clock`` and ``leader_seen_at`` are in seconds since the Unix epoch.
+    """Belongs to the event loop. ``grants`` returns those of this broker, ``group_seconds`` is as GROUP_SECONDS.
 
-    ``group_seconds`` is as GROUP_SECONDS.
+    ``clock`` and ``leader_seen_at`` are in seconds since the Unix epoch.
     """
 
     def __init__(
         self,
         *,
         callers: CallersOfKafka,
-        grants: PresentedGrants,
+        grants: Callable[[], PresentedGrants],
         blocking: Blocking,
         leader_seen_at: Callable[[], float],
         clock: Callable[[], float] = time.time,
@@ -119,11 +119,11 @@ class CallerRights:
             return UNLIMITED_STREAM
         found = session.streams.get(key)
         if found is None:
-            found = session.streams[key] = self._grants.open_stream(session.identity, key[0], right)
+            found = session.streams[key] = self._grants().open_stream(session.identity, key[0], right)
         return found
 
     def _allows(self, session: Session, known: _TopicAnswer, rights: Iterable[Right]) -> bool:
-        return known.uid != "" and self._grants.allow(
+        return known.uid != "" and self._grants().allow(
             session.identity, known.uid, rights, self._clock(), self._leader_seen_at()
         )
 
@@ -132,7 +132,7 @@ class CallerRights:
 
         def fetch() -> tuple[str, float]:
             reply = self._callers.grants(session.token, topic)
-            uid = self._grants.add(session.identity, reply.grants, self._clock())
+            uid = self._grants().add(session.identity, reply.grants, self._clock())
             return uid, reply.expires_at / SECOND
 
         uid, is_missing, lives_seconds = "", False, DENIED_SECONDS

@@ -1,34 +1,56 @@
-"""Constructs what a listener of a secure release needs: TLS, SASL, and the checks of requests."""
+"""Constructs what a listener of a secure release needs: SASL, and the checks of requests."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from smq_broker.access.anonymous import AnonymousAccess
+from smq_broker.access.denials import Denials
 from smq_broker.access.secure_callers import SecureAccess
 from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.protocol.messages import ApiTable
+from smq_broker.kafka.protocol.sessions import ConnectionAccess
 from smq_broker.kafka.security.caller_rights import CallerRights
+from smq_broker.kafka.security.clear_connections import ClearConnections
 from smq_broker.kafka.security.connection_access import SecureConnections
 from smq_broker.kafka.security.identities import Identities
 from smq_broker.kafka.security.login import LoginApi
 from smq_broker.kafka.topics import KafkaTopics
 from smq_broker.leader_client.callers_of_kafka import CallersOfKafka
+from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_core.access.certificates import Certificate
 from smq_core.model.names import is_label
 
 
 class ListenerSecurity:
-    """``certificate`` is the broker's at the start; ``callers`` knows what the leader says of clients."""
+    """``certificate`` is the broker's, ``access`` returns what it knows of callers once it has one.
 
-    def __init__(self, certificate: Certificate, access: SecureAccess, callers: CallersOfKafka) -> None:
+    ``callers`` knows what the leader says of clients. With ``permissive`` it serves clear text, too.
+    """
+
+    def __init__(
+        self,
+        certificate: Certificate | None,
+        *,
+        access: Callable[[], SecureAccess],
+        callers: CallersOfKafka,
+        broker_metrics: BrokerMetrics,
+        permissive: bool = False,
+    ) -> None:
         self.certificate = certificate
         # Separate threads: reads of old messages must not keep logins waiting.
-        self._blocking = blocking = Blocking()
-        rights = CallerRights(
-            callers=callers, grants=access.grants, blocking=blocking, leader_seen_at=access.leader_seen_at
+        self._blocking = Blocking()
+        self._denials = Denials(broker_metrics)
+        self._rights = CallerRights(
+            callers=callers,
+            grants=lambda: access().grants,
+            blocking=self._blocking,
+            leader_seen_at=lambda: access().leader_seen_at(),
         )
-        login = LoginApi(Identities(callers, blocking), access.denials)
-        self._rights = rights
-        self._denials = access.denials
-        self.apis: ApiTable = login.apis
+        self.clear_access: ConnectionAccess | None = None
+        if permissive:
+            self.clear_access = ClearConnections(AnonymousAccess(broker_metrics, str))
+        self.apis: ApiTable = LoginApi(Identities(callers, self._blocking), self._denials).apis
 
     def access(self, topics: KafkaTopics) -> SecureConnections:
         """The checks of requests, by the names of these topics."""

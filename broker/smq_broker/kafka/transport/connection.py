@@ -46,7 +46,6 @@ class ConnectionHost(Protocol):
     memory: RequestMemory
     metrics: KafkaMetrics
     log_limiter: LogLimiter
-    access: ConnectionAccess
 
     def admit(self, connection: Connection, host: str) -> bool:
         """Whether one more connection from this host is accepted."""
@@ -70,10 +69,11 @@ class _Place:
 
 
 class Connection(asyncio.Protocol):
-    """All methods are called in the thread of the event loop."""
+    """All methods are called in the thread of the event loop. ``access`` says which requests it may make."""
 
-    def __init__(self, host: ConnectionHost) -> None:
+    def __init__(self, host: ConnectionHost, access: ConnectionAccess) -> None:
         self._host = host
+        self._access = access
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReader(host.limits)
         self._places: deque[_Place] = deque()
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         memory.release(self._reserved_bytes + sum(place.reserved_bytes for place in self._places))
         self._places.clear()
         self._outbox.clear()
-        self._host.access.left(self._client)
+        self._access.left(self._client)
         if self._admitted:
             self._host.discard(self, self._peer_host)
 
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
         """Closes a connection on which nothing happens, whose session has ended, or whose unfinished request takes
         memory that others need.
         """
-        if reason := self._host.access.end_reason(self._client, now):
+        if reason := self._access.end_reason(self._client, now):
             self._end("session", reason)
         elif now - self._active_at > self._host.limits.idle_seconds:
             self._end("idle", "nothing was received or sent for too long")
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def _next_frame(self) -> memoryview | None:
         """None if it is not whole yet, or if its memory is not reserved yet."""
-        size = self._frames.next_size(self._host.access.max_frame_bytes(self._client))
+        size = self._frames.next_size(self._access.max_frame_bytes(self._client))
         if size is None:
             return None
         if size > SMALL_BYTES and not self._reserved_bytes:
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
 
     def _start(self, frame: memoryview) -> None:
         self._frame_began_at = self._active_at
-        access = self._host.access.admit(self._client, api_key_of(frame))
+        access = self._access.admit(self._client, api_key_of(frame))
         request = decode_request(frame, self._host.apis)
         self._host.metrics.count_request(request.api_key)
         place = _Place(len(frame), self._reserved_bytes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -14,10 +13,11 @@ from smq_broker.kafka.protocol.api_versions import with_api_versions
 from smq_broker.kafka.protocol.messages import ApiTable
 from smq_broker.kafka.protocol.sessions import ConnectionAccess, OpenAccess
 from smq_broker.kafka.transport.connection import Connection
+from smq_broker.kafka.transport.either_server import EitherServer
 from smq_broker.kafka.transport.limits import KafkaLimits
 from smq_broker.kafka.transport.metrics import KafkaMetrics
 from smq_broker.kafka.transport.request_memory import RequestMemory
-from smq_broker.kafka.transport.tls import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS
+from smq_broker.kafka.transport.tls import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, ServerTls
 from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.model.addresses import join_address, split_address
@@ -32,8 +32,9 @@ MAX_CHECK_INTERVAL_SECONDS = 10.0
 class KafkaListener:
     """``address`` is where it listens. Raises OSError if the port cannot be bound.
 
-    Handlers of ``apis`` run in the event loop ``loop`` of the thread, so they must not block. With ``tls`` it speaks
-    TLS only, and ``access`` says which requests a connection may make.
+    Handlers of ``apis`` run in the event loop ``loop`` of the thread, so they must not block. ``access`` says which
+    requests a connection may make. With ``tls`` it speaks TLS; with ``clear_access``, which is that of connections in
+    clear text, these are served, too.
     """
 
     def __init__(
@@ -45,7 +46,8 @@ class KafkaListener:
         threads: ThreadSupervisor,
         limits: KafkaLimits | None = None,
         access: ConnectionAccess | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
+        clear_access: ConnectionAccess | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         host, port = split_address(listen)
@@ -53,7 +55,8 @@ class KafkaListener:
         self.address = join_address(host, self._socket.getsockname()[1])
         self._threads = threads
         self._tls = tls
-        self.access = access or OpenAccess()
+        self._access = access or OpenAccess()
+        self._clear_access = clear_access
         self.apis = with_api_versions(apis)
         self.limits = limits or KafkaLimits()
         self.memory = RequestMemory(self.limits.request_memory_bytes)
@@ -111,20 +114,38 @@ class KafkaListener:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await self._loop.create_server(
-            lambda: Connection(self),
-            sock=self._socket,
-            backlog=BACKLOG,
-            ssl=self._tls,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls is not None else None,
-            ssl_shutdown_timeout=SHUTDOWN_SECONDS if self._tls is not None else None,
-        )
         async with asyncio.TaskGroup() as tasks:
+            accepting = tasks.create_task(self._accept())
             checks = tasks.create_task(self._check_idle())
             await self._stopping.wait()
-            server.close()
+            accepting.cancel()
             await self._all_ended.wait()
             checks.cancel()
+
+    async def _accept(self) -> None:
+        """Until it is cancelled."""
+        tls, clear_access = self._tls, self._clear_access
+        if tls is not None and clear_access is not None:
+            server = EitherServer(
+                self._socket,
+                clear=lambda: Connection(self, clear_access),
+                tls=lambda: Connection(self, self._access),
+                context=lambda: tls.context,
+            )
+            await server.serve(BACKLOG)
+            return
+        accepts = await self._loop.create_server(
+            lambda: Connection(self, self._access),
+            sock=self._socket,
+            backlog=BACKLOG,
+            ssl=tls.context if tls is not None else None,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if tls is not None else None,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS if tls is not None else None,
+        )
+        try:
+            await asyncio.Event().wait()
+        finally:
+            accepts.close()
 
     def _begin_stop(self, timeout_seconds: float) -> None:
         self._stopping.set()

@@ -15,21 +15,26 @@ HANDSHAKE_SECONDS = 10.0
 SHUTDOWN_SECONDS = 2.0
 
 
-def server_context(certificate: Certificate) -> ssl.SSLContext:
-    """What a server needs to show this certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    show(context, certificate)
-    return context
+class ServerTls:
+    """What a server needs to show the broker's certificate. ``context`` is None before there is one."""
 
+    def __init__(self, certificate: Certificate | None = None) -> None:
+        self.context: ssl.SSLContext | None = None
+        if certificate is not None:
+            self.show(certificate)
 
-def show(context: ssl.SSLContext, certificate: Certificate) -> None:
-    """From now on new connections of the context see this certificate. Those that are open go on.
+    def show(self, certificate: Certificate) -> None:
+        """From now on new connections see this certificate. Those that are open go on.
 
-    Call it where connections are accepted: in between the context has a key that is none of its certificate.
-    """
-    with _readable(certificate.chain) as chain, _readable(certificate.key) as key:
-        context.load_cert_chain(chain, key)
+        Call it where connections are accepted: in between the context has a key that is none of its certificate.
+        """
+        context = self.context
+        if context is None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+        with _readable(certificate.chain) as chain, _readable(certificate.key) as key:
+            context.load_cert_chain(chain, key)
+        self.context = context
 
 
 @contextmanager

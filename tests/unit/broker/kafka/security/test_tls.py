@@ -10,10 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
+from smq_broker.access.anonymous import AnonymousAccess
 from smq_broker.kafka.protocol.messages import API_VERSIONS
+from smq_broker.kafka.protocol.sessions import ConnectionAccess
+from smq_broker.kafka.security.clear_connections import ClearConnections
+from smq_broker.kafka.security.login import SASL_HANDSHAKE
+from smq_broker.kafka.transport import either_server
 from smq_broker.kafka.transport.listener import KafkaListener
-from smq_broker.kafka.transport.tls import server_context, show
+from smq_broker.kafka.transport.tls import ServerTls
 from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_core.access.certificates import Certificate
@@ -34,22 +40,23 @@ def issue(authority: CertificateAuthority) -> Certificate:
 
 
 class Listening:
-    def __init__(self, certificate: Certificate) -> None:
-        self.context = server_context(certificate)
+    def __init__(self, certificate: Certificate | None, clear_access: ConnectionAccess | None = None) -> None:
+        self.tls = ServerTls(certificate)
         self.loop = asyncio.new_event_loop()
         self.listener = KafkaListener(
             "127.0.0.1:0",
             apis={},
             registry=CollectorRegistry(),
             threads=ThreadSupervisor(BrokerMetrics(CollectorRegistry())),
-            tls=self.context,
+            tls=self.tls,
+            clear_access=clear_access,
             loop=self.loop,
         )
         self.listener.start()
 
     def show(self, certificate: Certificate) -> None:
         done = threading.Event()
-        self.loop.call_soon_threadsafe(lambda: (show(self.context, certificate), done.set()))
+        self.loop.call_soon_threadsafe(lambda: (self.tls.show(certificate), done.set()))
         assert done.wait(HANG_GUARD)
 
 
@@ -91,12 +98,65 @@ def test_clear_text_gets_no_answer(listening: Listening) -> None:
         client.send(API_VERSIONS, 0, 1)
         while (received := client.socket.recv(1000)) != b"":
             assert received[0] == 0x15, "an alert of TLS, and nothing else"
-    assert listening.context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert listening.tls.context is not None
+    assert listening.tls.context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+# ---- in mode permissive
+
+
+@pytest.fixture
+def either(authority: CertificateAuthority) -> Iterator[tuple[Listening, BrokerMetrics]]:
+    metrics = BrokerMetrics(CollectorRegistry())
+    made = Listening(None, ClearConnections(AnonymousAccess(metrics, str)))
+    with capture_logs():
+        yield made, metrics
+    made.listener.stop(0.1)
+
+
+def test_a_permissive_listener_serves_both_at_one_port_and_tls_once_there_is_a_certificate(
+    authority: CertificateAuthority, either: tuple[Listening, BrokerMetrics]
+) -> None:
+    listening, metrics = either
+    address = listening.listener.address
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        TlsSocket(address, authority.roots, "127.0.0.1")
+    for _ in range(2):
+        listening.show(issue(authority))
+        with TlsSocket(address, authority.roots, "127.0.0.1") as client, KafkaSocket(address) as other:
+            assert client.is_served()
+            for number in range(3):
+                other.send(API_VERSIONS, 0, number)
+                assert other.receive(API_VERSIONS, 0)[1].api_keys
+    assert metrics.registry.get_sample_value("smq_broker_open_calls_total", {"call": "kafka"}) == 2, "connections"
+
+
+def test_nobody_logs_in_in_clear_text(either: tuple[Listening, BrokerMetrics]) -> None:
+    with KafkaSocket(either[0].listener.address) as client:
+        client.send(SASL_HANDSHAKE, 1, 1, mechanism="PLAIN")
+        assert client.has_ended()
+
+
+def test_who_says_nothing_or_no_tls_after_all_is_let_go(
+    either: tuple[Listening, BrokerMetrics], authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening, _ = either
+    listening.show(issue(authority))
+    monkeypatch.setattr(either_server, "FIRST_BYTE_SECONDS", 0.05)
+    monkeypatch.setattr(either_server, "HANDSHAKE_SECONDS", 0.05)
+    with KafkaSocket(listening.listener.address) as client:
+        assert client.has_ended()
+    with KafkaSocket(listening.listener.address) as client:
+        client.socket.sendall(b"\x16")
+        assert client.has_ended()
+    monkeypatch.setattr(either_server, "MAX_SILENT", 0)
+    with KafkaSocket(listening.listener.address) as client:
+        assert client.has_ended()
 
 
 def test_nothing_of_a_key_is_on_a_disk(authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    context = server_context(issue(authority))
+    tls = ServerTls(issue(authority))
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", lambda _, chain, key: loaded.extend((chain, key)))
-    show(context, issue(authority))
+    tls.show(issue(authority))
     assert len(loaded) == 2 and all(path.startswith("/dev/fd/") for path in loaded)
