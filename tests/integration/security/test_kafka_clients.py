@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from smq_operator.security.authority.certificate_authority import CertificateAuthority
 from support.processes.secure_cluster import SecureCluster
@@ -198,6 +198,23 @@ def test_a_client_above_its_quota_learns_how_long_to_wait(short_lived: SecureClu
 
     eventually(is_throttled, what="a response tells the client to wait")
     assert 0 < throttled[0] <= 30
+
+
+def test_topics_are_created_and_deleted_by_whoever_may_do_that(
+    short_lived: SecureCluster, topic: str, app: str
+) -> None:
+    admin, new = AdminClient(settings(short_lived, app)), f"new-{topic}"
+
+    def create() -> None:
+        admin.create_topics([NewTopic(new, 3, 2)])[new].result(HANG_GUARD)
+
+    with pytest.raises(KafkaException) as refused:
+        create()
+    assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    short_lived.allow(app, {"topics": [new], "verbs": ["create", "delete", "consume"]})
+    eventually(lambda: create() or True, what="the right is known")
+    assert new in admin.list_topics(timeout=HANG_GUARD).topics
+    admin.delete_topics([new])[new].result(HANG_GUARD)
 
 
 async def test_aiokafka_logs_in_too(short_lived: SecureCluster, topic: str, app: str) -> None:

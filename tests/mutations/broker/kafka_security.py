@@ -160,6 +160,33 @@ MUTATIONS = (
         (f"{TEST_APIS}::test_offsets_need_a_right_to_the_topic_too",),
     ),
     Mutation(
+        "take_kafka_logins_in_clear_text",
+        "Nobody logs in in clear text.",
+        f"{KAFKA}/security/clear_connections.py",
+        "if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):",
+        "if False:",
+        (f"{TESTS}/test_tls.py::test_nobody_logs_in_in_clear_text",),
+    ),
+    Mutation(
+        "record_no_kafka_connections_in_clear_text",
+        "Each connection in clear text is counted, so that one sees when all have moved.",
+        f"{KAFKA}/security/clear_connections.py",
+        "self._anonymous.record(connection.peer, CALL)",
+        "pass",
+        (
+            f"{TESTS}/test_tls.py"
+            "::test_a_permissive_listener_serves_both_at_one_port_and_tls_once_there_is_a_certificate",
+        ),
+    ),
+    Mutation(
+        "wait_for_ever_for_the_first_byte_of_kafka_clients",
+        "Who says nothing is let go.",
+        f"{KAFKA}/transport/either_server.py",
+        "async with asyncio.timeout(FIRST_BYTE_SECONDS):",
+        "async with asyncio.timeout(None):",
+        (f"{TESTS}/test_tls.py::test_who_says_nothing_or_no_tls_after_all_is_let_go",),
+    ),
+    Mutation(
         "certify_brokers_as_the_leader",
         "No certificate of a broker has the name of another process of the release.",
         "core/smq_core/access/server_hosts.py",

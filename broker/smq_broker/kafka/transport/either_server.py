@@ -17,7 +17,7 @@ from smq_broker.kafka.transport.tls import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS
 from smq_storage.process.shared_port import FIRST_BYTE_SECONDS, TLS_HANDSHAKE
 
 # Connections that have sent nothing yet. More than that are no clients.
-MAX_SILENT = 1_000
+MAX_WAITING = 1_000
 # After an accept that failed, as it does while the process has no more descriptors.
 RETRY_SECONDS = 0.5
 
@@ -41,7 +41,7 @@ class EitherServer:
         self._clear = clear
         self._tls = tls
         self._context = context
-        self._silent: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
 
     async def serve(self, backlog: int) -> None:
         """Until it is cancelled. The connections go on."""
@@ -56,14 +56,14 @@ class EitherServer:
                     log.warning("kafka.accept_failed", error=str(error))
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
-                if len(self._silent) >= MAX_SILENT:
+                if len(self._waiting) >= MAX_WAITING:
                     connection.close()
                     continue
-                self._silent.add(task := loop.create_task(self._begin(connection)))
-                task.add_done_callback(self._silent.discard)
+                self._waiting.add(task := loop.create_task(self._begin(connection)))
+                task.add_done_callback(self._waiting.discard)
         finally:
             self._listener.close()
-            for task in self._silent:
+            for task in self._waiting:
                 task.cancel()
 
     async def _begin(self, connection: socket.socket) -> None:

@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from smq_broker.access.anonymous import AnonymousAccess
-from smq_broker.kafka.protocol.messages import API_VERSIONS
+from smq_broker.kafka.protocol.messages import API_VERSIONS, ClientConnection, ProtocolError
 from smq_broker.kafka.protocol.sessions import ConnectionAccess
 from smq_broker.kafka.security.clear_connections import ClearConnections
-from smq_broker.kafka.security.login import SASL_HANDSHAKE
+from smq_broker.kafka.security.login import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from smq_broker.kafka.transport import either_server
 from smq_broker.kafka.transport.listener import KafkaListener
 from smq_broker.kafka.transport.tls import ServerTls
@@ -131,10 +131,11 @@ def test_a_permissive_listener_serves_both_at_one_port_and_tls_once_there_is_a_c
     assert metrics.registry.get_sample_value("smq_broker_open_calls_total", {"call": "kafka"}) == 2, "connections"
 
 
-def test_nobody_logs_in_in_clear_text(either: tuple[Listening, BrokerMetrics]) -> None:
-    with KafkaSocket(either[0].listener.address) as client:
-        client.send(SASL_HANDSHAKE, 1, 1, mechanism="PLAIN")
-        assert client.has_ended()
+@pytest.mark.parametrize("api_key", [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+async def test_nobody_logs_in_in_clear_text(api_key: int) -> None:
+    access = ClearConnections(AnonymousAccess(BrokerMetrics(CollectorRegistry()), str))
+    with pytest.raises(ProtocolError, match="SASL_SSL"):
+        access.admit(ClientConnection("10.0.0.1:5"), api_key)
 
 
 def test_who_says_nothing_or_no_tls_after_all_is_let_go(
@@ -149,7 +150,7 @@ def test_who_says_nothing_or_no_tls_after_all_is_let_go(
     with KafkaSocket(listening.listener.address) as client:
         client.socket.sendall(b"\x16")
         assert client.has_ended()
-    monkeypatch.setattr(either_server, "MAX_SILENT", 0)
+    monkeypatch.setattr(either_server, "MAX_WAITING", 0)
     with KafkaSocket(listening.listener.address) as client:
         assert client.has_ended()
 
