@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from cryptography.x509.oid import NameOID
 
@@ -15,7 +17,7 @@ from support.oidc_issuer import AUDIENCE, Issuer
 from support.processes.cli import smq as run_smq
 from support.processes.secure_cluster import SecureCluster
 from support.user_authority import UserAuthority
-from support.waiting import HANG_GUARD
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 ALICE = ((NameOID.COMMON_NAME, "alice"), (NameOID.ORGANIZATION_NAME, "analysts"))
@@ -41,7 +43,8 @@ def cluster(
     authorities = folder / "clients.crt"
     authorities.write_bytes(company.pem)
     flags = (f"--client-ca-file={authorities}", f"--oidc-issuer={issuer.url}", f"--oidc-audience={AUDIENCE}")
-    with SecureCluster(folder / "c", seaweed.settings(f"external-{folder.name}"), more=flags) as running:
+    more = (*flags, "--broker-arg=--kafka=127.0.0.1:0")
+    with SecureCluster(folder / "c", seaweed.settings(f"external-{folder.name}"), more=more) as running:
         yield running
 
 
@@ -75,6 +78,36 @@ def test_a_program_enters_with_a_token_of_the_issuer(
         pytest.raises(smq.Unauthenticated, match="audience smq"),
     ):
         client.admin().whoami()
+
+
+@pytest.mark.slow
+def test_a_kafka_client_logs_in_again_before_its_token_ends(cluster: SecureCluster, issuer: Issuer, topic: str) -> None:
+    cluster.create(topic, partitioner="Kafka", partitions=1, segments={"max": 1})
+    cluster.allow("oidc:alice", {"topics": [topic], "verbs": ["produce"]})
+    tokens: list[str] = []
+    outcomes: list[confluent_kafka.KafkaError | None] = []
+
+    def token(_: str) -> tuple[str, float]:
+        expires_at = time.time() + 6
+        tokens.append(issuer.token(exp=expires_at))
+        return tokens[-1], expires_at
+
+    addresses = [eventually(lambda it=it: cluster.kafka_address(it)) for it in cluster.pids()]  # type: ignore[misc]
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": ",".join(addresses),
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(cluster.ca_file),
+            "sasl.mechanisms": "OAUTHBEARER",
+            "oauth_cb": token,
+            "error_cb": outcomes.append,
+        }
+    )
+    while len(tokens) < 4:
+        producer.produce(topic, b"v", on_delivery=lambda error, _: outcomes.append(error))
+        producer.poll(0.05)
+    assert producer.flush(HANG_GUARD) == 0
+    assert set(outcomes) == {None}, "no connection ended"
 
 
 def check_caller(cluster: SecureCluster, topic: str, prefix: str, method: str, **files: Path) -> None:

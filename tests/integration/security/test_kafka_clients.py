@@ -15,6 +15,7 @@ from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from integration.kafka.java_tools import JavaTools
 from smq_operator.security.authority.certificate_authority import CertificateAuthority
 from support.processes.secure_cluster import SecureCluster
 from support.waiting import HANG_GUARD, eventually
@@ -215,6 +216,28 @@ def test_topics_are_created_and_deleted_by_whoever_may_do_that(
     eventually(lambda: create() or True, what="the right is known")
     assert new in admin.list_topics(timeout=HANG_GUARD).topics
     admin.delete_topics([new])[new].result(HANG_GUARD)
+
+
+@pytest.mark.slow
+def test_java_logs_in_too(short_lived: SecureCluster, topic: str, app: str, tmp_path: Path) -> None:
+    values = settings(short_lived, app)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SASL_SSL\n"
+        "ssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={short_lived.ca_file}\n"
+        "sasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="{app}" password="{values["sasl.password"]}";\n'
+    )
+    with JavaTools(values["bootstrap.servers"]) as tools:
+        listed = tools.run("org.apache.kafka.tools.TopicCommand", "--command-config", config, "--list")
+        assert listed.splitlines()[0] == topic
+        sent = tools.run_alone(
+            "org.apache.kafka.tools.VerifiableProducer",
+            *("--topic", topic, "--max-messages", 100, "--command-config", config),
+        )
+    assert sent.count("producer_send_success") == 100, sent
 
 
 async def test_aiokafka_logs_in_too(short_lived: SecureCluster, topic: str, app: str) -> None:

@@ -38,7 +38,7 @@ class ListenerSecurity:
         permissive: bool = False,
     ) -> None:
         self.certificate = certificate
-        # Separate threads: reads of old messages must not keep logins waiting.
+        # Separate threads: strangers that try to log in must not keep rights waiting, nor reads of old messages both.
         self._blocking = Blocking()
         self._denials = Denials(broker_metrics)
         self._rights = CallerRights(
@@ -50,7 +50,7 @@ class ListenerSecurity:
         self.clear_access: ConnectionAccess | None = None
         if permissive:
             self.clear_access = ClearConnections(AnonymousAccess(broker_metrics, str))
-        self.apis: ApiTable = LoginApi(Identities(callers, self._blocking), self._denials).apis
+        self.apis: ApiTable = LoginApi(Identities(callers, Blocking()), self._denials).apis
 
     def access(self, topics: KafkaTopics) -> SecureConnections:
         """The checks of requests, by the names of these topics."""
