@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from smq_broker.leader_client.locator import Locator
 from smq_core.errors import UnknownTopic
@@ -110,6 +111,10 @@ class KafkaTopics:
             return None
         return KafkaTopic(kafka_name(topic), topic, layout)
 
+    def known_id(self, id_: uuid.UUID) -> str | None:
+        """The name of the topic with this id, as it was found last. Another topic may have that name by now."""
+        return self._by_id.get(id_)
+
     def identified(self, id_: uuid.UUID) -> KafkaTopic | None:
         """The topic with this id. Raises StoreUnavailable."""
         with self._lock:
@@ -144,6 +149,7 @@ def leader_epoch(segment: Segment) -> int:
     return number_of(segment.name)
 
 
+@lru_cache(10_000)
 def topic_id(uid: str) -> uuid.UUID:
     """The topic's uid, or one made from it if it is no UUID."""
     try:

@@ -43,6 +43,8 @@ class SegmentRegistry:
     def __init__(self, incarnation: str, on_drain: Callable[[], None]) -> None:
         self.incarnation = incarnation
         self.draining = False
+        self.version = 0
+        """Another number when other segments are hosted. It is read without the lock."""
         self.released_totals = {role: ReleasedTotals() for role in ("primary", "follower")}
         self._on_drain = on_drain
         self._lock = make_lock(BrokerLock.REGISTRY)
@@ -91,6 +93,7 @@ class SegmentRegistry:
                 raise Unavailable("this broker is being drained and opens nothing new: choose another broker")
             hosted = create()
             self._hosted[key] = hosted
+            self.version += 1
             self._used_keys.add(key)
             self._registered.notify_all()
         return hosted, True
@@ -176,4 +179,5 @@ class SegmentRegistry:
                 del self._sealed_at[hosted.key]
                 with self._lock:
                     self._hosted.pop(hosted.key, None)
+                    self.version += 1
                     self.released_totals["primary" if hosted.is_primary else "follower"].add(hosted)

@@ -21,7 +21,45 @@ TAIL_INDEX = "broker/smq_broker/kafka/partitions/tail_index.py"
 TEST_APPEND = "tests/unit/broker/kafka/test_batch_append.py"
 TEST_TAIL_INDEX = "tests/unit/broker/kafka/test_tail_index.py"
 
+FETCH = "broker/smq_broker/kafka/apis/fetch.py"
+LEADERS = "broker/smq_broker/kafka/apis/leaders.py"
+PRIMARIES = "broker/smq_broker/kafka/partitions/primaries.py"
+TAIL_READER = "broker/smq_broker/kafka/partitions/tail_reader.py"
+TEST_FETCH = "tests/unit/broker/kafka/test_fetch.py"
+
 MUTATIONS = (
+    Mutation(
+        "read_all_partitions_of_a_fetch_again",
+        "A Fetch that waits reads the partitions that have changed.",
+        FETCH,
+        "if partitions is None or it.request.partition in partitions:",
+        "if True:",
+        (f"{TEST_FETCH}::test_a_fetch_that_waits_reads_only_what_has_changed",),
+    ),
+    Mutation(
+        "miss_that_a_segment_is_sealed_while_a_fetch_waits",
+        "A Fetch that waits is answered when its segment is sealed.",
+        TAIL_READER,
+        "if machine.state is not ReplicaState.OPEN or since < machine.tail_start:",
+        "if since < machine.tail_start:",
+        (f"{TEST_FETCH}::test_a_fetch_that_waits_ends_when_its_segment_is_sealed",),
+    ),
+    Mutation(
+        "read_the_next_topic_of_a_name_by_the_id_of_the_former_one",
+        "A topic id is that of one topic, whatever the name of another one is.",
+        LEADERS,
+        "if id_ is not None and topic_id(hosted.topic.uid) != id_:",
+        "if False:",
+        (f"{TEST_FETCH}::test_a_fetch_of_a_former_topic_of_the_name_gets_nothing",),
+    ),
+    Mutation(
+        "never_see_segments_that_are_opened_later",
+        "The index of primaries follows the registry.",
+        PRIMARIES,
+        "if self._registry.version != self._version:",
+        "if self._version == -1:",
+        (f"{TEST_FETCH}::test_a_partition_is_found_in_its_newest_segment",),
+    ),
     Mutation(
         "ack_kafka_batches_that_the_seal_left_out",
         "Of a batch without an ack the outcome of the segment decides.",

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -35,12 +37,20 @@ MAX_RESPONSE_BYTES = 50 * 1024 * 1024
 UNKNOWN_ID = uuid.UUID(int=0)
 
 
-@dataclass(slots=True)
-class _Progress:
-    """Of one pass over the partitions of a request. ``left`` is how many bytes of records the response may get yet."""
+@dataclass(slots=True, kw_only=True)
+class _Wanted:
+    """A partition of a request, and what was found last. ``hosted`` is None after an error."""
 
-    left: int
-    has_error: bool = False
+    name: str | None
+    topic_id: uuid.UUID | None
+    denied: ErrorCode
+    request: Any
+    found: FetchedPartition
+    hosted: HostedSegment | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.found.records))
 
 
 class FetchApi:
@@ -65,59 +75,69 @@ class FetchApi:
         """
         loop = asyncio.get_running_loop()
         admission = Admission(context.access)
-        names = [
-            await self._leaders.name_of(getattr(topic, "topic", ""), getattr(topic, "topic_id", None))
-            for topic in request.topics
-        ]
-        wanted = [(name, await admission.admit(name)) for name in names]
+        topics = [await self._wanted(topic, admission) for topic in request.topics]
+        every = list(chain.from_iterable(topics))
         deadline = loop.time() + request.max_wait.total_seconds()
         changed = asyncio.Event()
-        watches = Watches(lambda: self._calls.post(changed.set))
-        limit = min(request.max_bytes, MAX_RESPONSE_BYTES)
+        watches = Watches(self._tails, lambda: self._calls.post(changed.set))
+        limit = left = min(request.max_bytes, MAX_RESPONSE_BYTES)
+        again: Iterable[_Wanted] = every
         try:
             while True:
-                changed.clear()
-                progress = _Progress(limit)
-                topics = [
-                    FetchedTopic(
-                        name=name or "",
-                        topic_id=getattr(topic, "topic_id", None) or UNKNOWN_ID,
-                        partitions=[await self._read(name, denied, it, progress, watches) for it in topic.partitions],
-                    )
-                    for (name, denied), topic in zip(wanted, request.topics, strict=True)
-                ]
-                left_seconds = deadline - loop.time()
-                if limit - progress.left >= request.min_bytes or progress.has_error or left_seconds <= 0:
-                    for it in topics:
-                        if admission.is_limited(it.name):
-                            admission.use(it.name, *_sent(it))
-                    throttle_ms = admission.throttle_time() // timedelta(milliseconds=1)
-                    return FetchResponse(topics=topics, throttle_ms=throttle_ms)
+                for it in again:
+                    left += it.size_bytes
+                    it.hosted, it.found = await self._read(it, max(0, left), watches)
+                    left -= it.size_bytes
+                has_error = any(it.found.error_code for it in every)
+                if limit - left >= request.min_bytes or has_error or loop.time() >= deadline:
+                    break
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(left_seconds):
+                    async with asyncio.timeout_at(deadline):
                         await changed.wait()
+                changed.clear()
+                again = _changed(every, watches.take_progress())
         finally:
             watches.end()
+        fetched = [_fetched(*it) for it in zip(request.topics, topics, strict=True)]
+        for topic in fetched:
+            if admission.is_limited(topic.name):
+                admission.use(topic.name, *_sent(topic))
+        return FetchResponse(topics=fetched, throttle_ms=admission.throttle_time() // timedelta(milliseconds=1))
+
+    async def _wanted(self, topic: Any, admission: Admission) -> list[_Wanted]:
+        topic_id = getattr(topic, "topic_id", None)
+        name = await self._leaders.name_of(getattr(topic, "topic", ""), topic_id)
+        denied = await admission.admit(name)
+        return [
+            _Wanted(
+                name=name,
+                topic_id=topic_id,
+                denied=denied,
+                request=it,
+                found=FetchedPartition(partition=it.partition),
+            )
+            for it in topic.partitions
+        ]
 
     async def _read(
-        self, name: str | None, denied: ErrorCode, wanted: Any, progress: _Progress, watches: Watches
-    ) -> FetchedPartition:
+        self, wanted: _Wanted, left: int, watches: Watches
+    ) -> tuple[HostedSegment | None, FetchedPartition]:
         try:
-            if denied is not ErrorCode.none:
-                raise Refused(denied)
-            found = await self._read_partition(name, wanted, max(0, progress.left), watches)
+            if wanted.denied is not ErrorCode.none:
+                raise Refused(wanted.denied)
+            return await self._read_partition(wanted, left, watches)
         except Refused as refused:
-            found = FetchedPartition(partition=wanted.partition, error_code=refused.code.value)
+            code = refused.code
         except SmqError as error:
-            found = FetchedPartition(partition=wanted.partition, error_code=error_code_of(error).value)
-        progress.left -= sum(map(len, found.records))
-        progress.has_error = progress.has_error or found.error_code != ErrorCode.none.value
-        return found
+            code = error_code_of(error)
+        return None, FetchedPartition(partition=wanted.request.partition, error_code=code.value)
 
-    async def _read_partition(self, name: str | None, wanted: Any, left: int, watches: Watches) -> FetchedPartition:
-        partition, offset = wanted.partition, wanted.fetch_offset
-        hosted = await self._primary(name, partition, getattr(wanted, "current_leader_epoch", -1), watches)
-        max_bytes = min(left, wanted.partition_max_bytes)
+    async def _read_partition(
+        self, wanted: _Wanted, left: int, watches: Watches
+    ) -> tuple[HostedSegment, FetchedPartition]:
+        partition, offset = wanted.request.partition, wanted.request.fetch_offset
+        hosted = await self._primary(wanted, watches)
+        max_bytes = min(left, wanted.request.partition_max_bytes)
         found = self._tails.read(hosted, partition, offset, max_bytes)
         if found is None:  # it is being sealed, or does not know yet where its partitions begin
             raise Refused(ErrorCode.not_leader_or_follower)
@@ -126,20 +146,21 @@ class FetchApi:
         records = bytearray()
         if left and found.is_in_filer:
             records = await self._blocking.call(lambda: self._read_old(hosted, partition, offset, max_bytes))
-        elif left:
+        elif left and found.entries:
             records = encode_entries(hosted, partition, offset, found.entries)
-        return FetchedPartition(
+        return hosted, FetchedPartition(
             partition=partition,
             high_watermark=found.state.high_watermark,
             last_stable_offset=found.state.high_watermark,
             records=(records,) if records else (),
         )
 
-    async def _primary(self, name: str | None, partition: int, epoch: int, watches: Watches) -> HostedSegment:
-        hosted = await self._leaders.primary(name, partition)
+    async def _primary(self, wanted: _Wanted, watches: Watches) -> HostedSegment:
+        hosted = await self._leaders.primary(wanted.name, wanted.request.partition, wanted.topic_id)
         watches.begin(hosted)  # before it is read, so that no change is missed
         if not hosted.machine.config.counts_partitions:
             raise Refused(ErrorCode.unsupported_for_message_format)
+        epoch = getattr(wanted.request, "current_leader_epoch", -1)
         if epoch >= 0 and epoch != number_of(hosted.name):
             is_older = epoch < number_of(hosted.name)
             raise Refused(ErrorCode.fenced_leader_epoch if is_older else ErrorCode.unknown_leader_epoch)
@@ -157,3 +178,23 @@ def _sent(topic: FetchedTopic) -> tuple[int, int]:
     """How many bytes and messages a response has of this topic."""
     parts = [part for it in topic.partitions for part in it.records]
     return sum(map(len, parts)), sum(map(count_records, parts))
+
+
+def _changed(every: Iterable[_Wanted], progress: Mapping[HostedSegment, set[int] | None]) -> list[_Wanted]:
+    """Those that may have more to read now."""
+    found = []
+    for it in every:
+        if it.hosted is not None and it.hosted in progress:
+            partitions = progress[it.hosted]
+            if partitions is None or it.request.partition in partitions:
+                found.append(it)
+    return found
+
+
+def _fetched(topic: Any, partitions: Sequence[_Wanted]) -> FetchedTopic:
+    name = partitions[0].name if partitions else None
+    return FetchedTopic(
+        name=name or "",
+        topic_id=getattr(topic, "topic_id", None) or UNKNOWN_ID,
+        partitions=[it.found for it in partitions],
+    )

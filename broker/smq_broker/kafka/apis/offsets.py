@@ -45,7 +45,7 @@ class OffsetsApi:
             denied = await context.access.topic(topic.name)
             own = [
                 {"partition_index": it.partition_index, "error_code": denied}
-                | await self._answer(topic.name, it.partition_index, denied, partial(self._offset, it.timestamp))
+                | await self._offset_answer(topic.name, it.partition_index, denied, it.timestamp)
                 for it in topic.partitions
             ]
             topics.append({"name": topic.name, "partitions": own})
@@ -63,19 +63,39 @@ class OffsetsApi:
             topics.append({"topic": topic.topic, "partitions": own})
         return {"throttle_time": NO_THROTTLE, "topics": topics}
 
+    async def _offset_answer(self, name: str, partition: int, denied: ErrorCode, timestamp: int) -> Answer:
+        find = partial(self._offset, timestamp)
+        is_latest = timestamp == LATEST  # which most clients ask for, again and again
+        return await self._answer(
+            name, partition, denied, find, reads_messages=timestamp >= 0, reads_filer=not is_latest
+        )
+
     async def _answer(
-        self, name: str, partition: int, denied: ErrorCode, find: Callable[[HostedSegment, int, TailRead], Answer]
+        self,
+        name: str,
+        partition: int,
+        denied: ErrorCode,
+        find: Callable[[HostedSegment, int, TailRead], Answer],
+        *,
+        reads_messages: bool = False,
+        reads_filer: bool = True,
     ) -> Answer:
-        """What ``find`` answers in another thread from what is in memory, or the error. Nothing if it is denied."""
+        """What ``find`` answers, or the error; nothing if it is denied.
+
+        It gets the messages in memory if it ``reads_messages``, and runs in another thread if it ``reads_filer``.
+        """
         if denied is not ErrorCode.none:
             return {}
         try:
             hosted = await self._leaders.primary(name, partition)
             if not hosted.machine.config.counts_partitions:
                 raise Refused(ErrorCode.unsupported_for_message_format)
-            tail = self._tails.read_all(hosted, partition)
+            read = self._tails.read_all if reads_messages else self._tails.read_state
+            tail = read(hosted, partition)
             if tail is None:
                 raise await self._leaders.why_not_here(name, partition)
+            if not reads_filer:
+                return find(hosted, partition, tail)
             return await self._blocking.call(lambda: find(hosted, partition, tail))
         except Refused as refused:
             return {"error_code": refused.code}

@@ -55,6 +55,8 @@ class TailIndex:
             state = machine.state_at_chain_end() if machine.end else machine.state_at_end()
             self._end = machine.chain_end
             self._counter = state.partitions
+        if self._end == machine.end:
+            return
         if self._end < machine.tail_start:
             self._restart(machine)
         for entry in self._new_entries(machine):

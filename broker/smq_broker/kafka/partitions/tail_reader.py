@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from smq_broker.kafka.partitions.rows import record_batch, rows_of
 from smq_broker.kafka.partitions.tail_index import IndexedEntry, TailIndex
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.model.entities import number_of
+from smq_core.replica.recent_entries import entries_from
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_storage.thread_runtime import monotonic
 
@@ -53,6 +55,24 @@ class TailReader:
         self._clock = clock
         self._segments: dict[HostedSegment, _ReadSegment] = {}
         self._checked_at = clock()
+
+    def read_state(self, hosted: HostedSegment, partition: int) -> TailRead | None:
+        """Where the partition ends, without what is in memory. None if the segment is not open."""
+        index = self._index(hosted)
+        with hosted.lock:
+            self._update(hosted, index)
+            state = self._state(hosted.machine, index, partition)
+        return TailRead(state=state) if state is not None else None
+
+    def progress(self, hosted: HostedSegment, since: int) -> tuple[int, set[int] | None]:
+        """The watermark, and the partitions with messages between ``since`` and it. None stands for any."""
+        with hosted.lock:
+            machine = hosted.machine
+            watermark = machine.watermark
+            if machine.state is not ReplicaState.OPEN or since < machine.tail_start:
+                return watermark, None
+            changed = takewhile(lambda it: it.end <= watermark, entries_from(machine.tail, since))
+            return watermark, {partition for it in changed for partition, _ in it.batch.partition_rows}
 
     def read_all(self, hosted: HostedSegment, partition: int) -> TailRead | None:
         """All that is in memory below the watermark. None if the segment is not open."""
@@ -146,21 +166,49 @@ def encode_entries(hosted: HostedSegment, partition: int, offset: int, entries: 
 
 
 class Watches:
-    """Calls back once when one of the segments may have more to read, or has another state."""
+    """Calls back when one of the segments may have more to read, or has another state. Used in one thread."""
 
-    def __init__(self, callback: Callable[[], None]) -> None:
+    def __init__(self, tails: TailReader, callback: Callable[[], None]) -> None:
+        self._tails = tails
         self._callback = callback
-        self._segments: list[HostedSegment] = []
+        self._segments: dict[HostedSegment, _Watched] = {}
 
     def begin(self, hosted: HostedSegment) -> None:
         if hosted in self._segments:
             return
+        watched = self._segments[hosted] = _Watched(self._callback)
         with hosted.lock:
-            hosted.watchers.add(self._callback)
-        self._segments.append(hosted)
+            hosted.watchers.add(watched.note)
+            watched.watermark = hosted.machine.watermark
+
+    def take_progress(self) -> Mapping[HostedSegment, set[int] | None]:
+        """The segments that have changed since they were begun, or since the last call, with the partitions that may
+        have more. None stands for any partition.
+        """
+        found = {}
+        for hosted, watched in self._segments.items():
+            if watched.has_changed:
+                watched.has_changed = False
+                watched.watermark, found[hosted] = self._tails.progress(hosted, watched.watermark)
+        return found
 
     def end(self) -> None:
-        for hosted in self._segments:
+        for hosted, watched in self._segments.items():
             with hosted.lock:
-                hosted.watchers.discard(self._callback)
+                hosted.watchers.discard(watched.note)
         self._segments.clear()
+
+
+class _Watched:
+    """A segment, and its watermark up to which partitions were read."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+        self.watermark = 0
+        self.has_changed = False
+        self.note = self._note  # one object, so that it can be discarded
+
+    def _note(self) -> None:
+        """Called by the segment, under its lock."""
+        self.has_changed = True
+        self._callback()
