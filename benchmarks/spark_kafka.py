@@ -21,7 +21,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 from benchmarks.harness import tools  # noqa: E402
 from benchmarks.harness.meter import wait_until_quiet  # noqa: E402
 from benchmarks.harness.tools import ToolMissing  # noqa: E402
-from benchmarks.peers.kafka import HERE, Kafka  # noqa: E402
+from benchmarks.peers.kafka import Kafka  # noqa: E402
+from benchmarks.peers.kafka_clients import HERE  # noqa: E402
 
 SIZE = 1000
 SPARK = "4.0.0"

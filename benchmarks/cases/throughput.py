@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from benchmarks.cases import elastic, faults, references, schema, small_messages, strangers
+from benchmarks.cases import elastic, faults, kafka_listener, references, schema, small_messages, strangers
 from benchmarks.harness import child_process
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec
 from benchmarks.harness.meter import Meter, memory_mb
@@ -293,5 +293,6 @@ CASES = (
         memory_segments,
         once=True,
     ),
+    *kafka_listener.CASES,
     *faults.CASES,
 )

@@ -19,7 +19,7 @@ import smq
 from benchmarks.harness.child_process import ROOT
 from benchmarks.harness.meter import Groups
 from benchmarks.harness.work_folder import WorkFolder
-from smq_storage.process.ports import free_ports
+from smq_storage.process.ports import are_free, free_port, free_ports
 from smq_storage.process.seaweedfs import HOST, SeaweedProcess
 
 _TOPICS = itertools.count(1)
@@ -32,6 +32,7 @@ kind: Topic
 metadata: {{name: {name}}}
 spec:
   partitions: {partitions}
+  partitioner: {partitioner}
   durability: Replicated
   replicas: 2
   segments: {{min: {segments}, max: {most}}}
@@ -45,12 +46,13 @@ NEVER = "{target: {messagesPerSecond: 1000000000, bytesPerSecond: 1Ti}, splitAft
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """``memory`` is each broker's memory limit."""
+    """``memory`` is each broker's memory limit. ``kafka``: brokers listen for Kafka clients."""
 
     brokers: int = 2
     memory: str = "1Gi"
     journal: bool = True
     secure: bool = False
+    kafka: bool = False
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -71,6 +73,8 @@ class BenchmarkCluster(WorkFolder):
         leader_port, self._metrics_port = free_ports(2)
         self.leader = f"127.0.0.1:{leader_port}"
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs", metrics_port=self._metrics_port)
+        self.kafka = f"127.0.0.1:{_first_port(spec.brokers)}" if spec.kafka else ""
+        """The first broker's address for Kafka clients."""
         self._operator: subprocess.Popen[bytes] | None = None
         self._client: smq.Client | None = None
 
@@ -93,6 +97,7 @@ class BenchmarkCluster(WorkFolder):
         words += ["--filer-url", settings.url, "--filer-endpoint", self.seaweed.endpoint]
         words += ["--brokers", str(self.spec.brokers), "--broker-memory", self.spec.memory]
         words += [] if self.spec.journal else ["--no-journal"]
+        words += ["--kafka", self.kafka] if self.kafka else []
         words += ["--security=required"] if self.spec.secure else []
         with (self.folder / "operator.log").open("ab") as log:
             self._operator = subprocess.Popen(
@@ -161,6 +166,7 @@ class BenchmarkCluster(WorkFolder):
         flush_bytes: str = "32Mi",
         flush_interval: str = "10s",
         partitions: int = 1024,
+        partitioner: str = "Hash",
         columns: str = "",
     ) -> str:
         """Makes a topic with that number of open segments and waits until all of them accept messages.
@@ -177,6 +183,7 @@ class BenchmarkCluster(WorkFolder):
             flush_bytes=flush_bytes,
             flush_interval=flush_interval,
             partitions=partitions,
+            partitioner=partitioner,
             columns=columns,
         )
         admin = self.client.admin()
@@ -264,6 +271,13 @@ class BenchmarkCluster(WorkFolder):
             for load in broker.segments
             if load.topic.endswith(f"/{topic}")
         )
+
+
+def _first_port(count: int) -> int:
+    """A free port that is followed by free ones, ``count`` in all."""
+    while not are_free(range(port := free_port(), port + count)):
+        pass
+    return port
 
 
 def _kill(pid: int) -> None:

@@ -18,12 +18,13 @@ from benchmarks.loads import flight_relay
 from benchmarks.loads.rate import longest_gaps
 from benchmarks.model import Measurement, Scale, latencies, throughput
 from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.kafka_clients import KafkaClients
 from benchmarks.peers.weed_queue import WeedQueue
 
 MB = 10**6
 # Seconds after which a load on a peer counts as failed, because some hang for ever.
 TIMEOUT_SECONDS = 150.0
-Queue = Kafka | WeedQueue
+Queue = KafkaClients | WeedQueue
 
 
 def _relay(start: Callable[[str], LoadProcess]) -> tuple[dict[str, Any], dict[str, float]]:
@@ -66,15 +67,15 @@ def _produce(queue: Queue, size: int, count: int, *words: object) -> Measurement
     return Measurement(throughput(result, row), row)
 
 
-def kafka_write_1k(kafka: Kafka, scale: Scale) -> Measurement:
+def kafka_write_1k(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _produce(kafka, 1000, scale.of(2_000_000, 300_000))
 
 
-def kafka_write_100b(kafka: Kafka, scale: Scale) -> Measurement:
+def kafka_write_100b(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _produce(kafka, 100, scale.of(5_000_000, 1_000_000))
 
 
-def kafka_send_100b(kafka: Kafka, scale: Scale) -> Measurement:
+def kafka_send_100b(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _produce(kafka, 100, scale.of(3_000_000, 500_000), "--callback")
 
 
@@ -89,7 +90,7 @@ def _latency(queue: Queue, count: int) -> Measurement:
     return Measurement(latencies(result, row), row)
 
 
-def kafka_latency(kafka: Kafka, scale: Scale) -> Measurement:
+def kafka_latency(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _latency(kafka, scale.of(30_000, 6_000))
 
 
@@ -102,19 +103,20 @@ def weed_latency(queue: WeedQueue, scale: Scale) -> Measurement:
 
 def _read(queue: Queue, size: int, count: int) -> Measurement:
     topic = queue.topic()
-    if isinstance(queue, Kafka):
+    if isinstance(queue, KafkaClients):
         queue.produce_java(topic, size, count).wait()
+        queue.wait_written(topic, count)
     else:
         queue.load("produce", topic, "--payload", queue.folder / f"events-{size}.txt", "--count", count).result()
     result, row = _load(queue, topic, "consume", "--count", count)
     return Measurement(throughput(result, row), row)
 
 
-def kafka_read_1k(kafka: Kafka, scale: Scale) -> Measurement:
+def kafka_read_1k(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _read(kafka, 1000, scale.of(1_000_000, 200_000))
 
 
-def kafka_read_100b(kafka: Kafka, scale: Scale) -> Measurement:
+def kafka_read_100b(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _read(kafka, 100, scale.of(3_000_000, 600_000))
 
 
@@ -125,7 +127,7 @@ def weed_read_1k(queue: WeedQueue, scale: Scale) -> Measurement:
 # ---- Kafka's own load tools, in Java
 
 
-def _java_write(kafka: Kafka, size: int, count: int) -> Measurement:
+def _java_write(kafka: KafkaClients, size: int, count: int) -> Measurement:
     topic = kafka.topic()
     with Meter(kafka.groups) as meter:
         load = kafka.produce_java(topic, size, count)
@@ -138,17 +140,18 @@ def _java_write(kafka: Kafka, size: int, count: int) -> Measurement:
     return Measurement(throughput({"rows": count, "seconds": count / rate, "bytes": count * size}, row), row)
 
 
-def java_write_1k(kafka: Kafka, scale: Scale) -> Measurement:
+def java_write_1k(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _java_write(kafka, 1000, scale.of(2_000_000, 300_000))
 
 
-def java_write_100b(kafka: Kafka, scale: Scale) -> Measurement:
+def java_write_100b(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _java_write(kafka, 100, scale.of(10_000_000, 1_500_000))
 
 
-def _java_read(kafka: Kafka, size: int, count: int) -> Measurement:
+def _java_read(kafka: KafkaClients, size: int, count: int) -> Measurement:
     topic = kafka.topic()
     kafka.produce_java(topic, size, count).wait()
+    kafka.wait_written(topic, count)
     words = ("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--num-records", count)
     with Meter(kafka.groups) as meter:
         load: LoadProcess = kafka.perf("ConsumerPerformance", *words)
@@ -160,11 +163,11 @@ def _java_read(kafka: Kafka, size: int, count: int) -> Measurement:
     return Measurement(throughput({"rows": rows, "seconds": rows / rate, "bytes": rows * size}, row), row)
 
 
-def java_read_1k(kafka: Kafka, scale: Scale) -> Measurement:
+def java_read_1k(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _java_read(kafka, 1000, scale.of(1_000_000, 200_000))
 
 
-def java_read_100b(kafka: Kafka, scale: Scale) -> Measurement:
+def java_read_100b(kafka: KafkaClients, scale: Scale) -> Measurement:
     return _java_read(kafka, 100, scale.of(5_000_000, 1_000_000))
 
 

@@ -12,15 +12,12 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 from benchmarks.harness import tools
-from benchmarks.harness.child_process import LoadProcess
 from benchmarks.harness.cluster import wait_for
 from benchmarks.harness.meter import Groups, memory_mb
 from benchmarks.harness.work_folder import WorkFolder
-from benchmarks.loads import payload
+from benchmarks.peers.kafka_clients import KafkaClients
 from smq_storage.process.ports import free_ports
 
-HERE = Path(__file__).resolve().parent
-LOADS = HERE / "kafka_load.py"
 _HEAP = "1g"
 _COMMON = """
 num.partitions=2
@@ -34,27 +31,20 @@ log.segment.delete.delay.ms=500
 """
 
 
-def libraries() -> Path:
-    """The folder of jars. Raises Missing."""
-    tools.program("java", "Kafka needs Java 17: apt install openjdk-17-jre-headless")
-    return tools.jars(HERE / "pom.xml", "kafka-4.3.1")
-
-
-class Kafka(WorkFolder):
+class Kafka(KafkaClients, WorkFolder):
     """``brokers`` nodes. With two, only the first is a controller (two voters lose their quorum with either); with
     three each is both, so that any may be killed."""
 
     name = "kafka"
 
     def __init__(self, folder: Path, brokers: int = 2, min_insync: int = 2, extra: str = "") -> None:
-        super().__init__(folder)
+        WorkFolder.__init__(self, folder)
+        KafkaClients.__init__(self, self.folder)
         self.brokers = brokers
         self._min_insync = min_insync
         self._extra = extra
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.idle: dict[str, float] = {}
-        self._jars = libraries()
-        self._python = tools.python()
         ports = free_ports(2 * brokers)
         self._ports, self._controllers = ports[:brokers], ports[brokers:]
 
@@ -63,14 +53,13 @@ class Kafka(WorkFolder):
         return ",".join(f"127.0.0.1:{port}" for port in self._ports)
 
     def _begin(self) -> None:
-        for size in payload.SIZES:
-            payload.write_file(self.folder, size)
+        self.write_payload()
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if cluster.startswith("-"):
             cluster = "A" + cluster[1:]  # an id that begins with a dash is taken for an option
         for node in range(1, self.brokers + 1):
             config = self._configure(node)
-            tools.run([*self._java("-Xmx256m"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)])
+            tools.run([*self.java("-Xmx256m"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)])
             self.start(node)
         wait_for(f"{self.brokers} Kafka brokers (see {self.folder})", self._all_up, 90)
         self.idle = {
@@ -88,7 +77,7 @@ class Kafka(WorkFolder):
         ]
         with (self.folder / f"node{node}.log").open("ab") as log:
             self._processes[node] = subprocess.Popen(
-                [*self._java(*flags), "kafka.Kafka", str(self.folder / f"node{node}.properties")],
+                [*self.java(*flags), "kafka.Kafka", str(self.folder / f"node{node}.properties")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -108,18 +97,13 @@ class Kafka(WorkFolder):
         words = ("--partitions", partitions, "--replicas", replicas)
         return str(self.load("create", "new", *words).result()["topic"])
 
+    def wait_written(self, topic: str, count: int) -> None:
+        """They are."""
+
     def drop(self, topic: str) -> None:
         """Deletes the topic and waits until its files are about to go, so that no run pays for another's."""
         self.load("drop", topic).result()
         time.sleep(2)
-
-    def load(self, what: str, topic: str, *words: object) -> LoadProcess:
-        """A load of ``kafka_load.py``, in the interpreter that has Kafka's client."""
-        return LoadProcess([str(self._python), str(LOADS), what, self.bootstrap, topic, *map(str, words)])
-
-    def perf(self, tool: str, *words: object) -> LoadProcess:
-        """One of Kafka's own Java load tools."""
-        return LoadProcess([*self._java("-Xms512m", "-Xmx1g"), f"org.apache.kafka.tools.{tool}", *map(str, words)])
 
     def warm_up(self, gigabytes: float) -> None:
         """A fresh broker is several times dearer until the JIT has compiled it."""
@@ -128,14 +112,6 @@ class Kafka(WorkFolder):
                 topic = self.topic()
                 self.produce_java(topic, size, count).wait()
                 self.drop(topic)
-
-    def produce_java(self, topic: str, size: int, count: int) -> LoadProcess:
-        return self.perf(
-            *("ProducerPerformance", "--bootstrap-server", self.bootstrap, "--topic", topic, "--num-records", count),
-            *("--payload-file", self.folder / f"events-{size}.txt", "--throughput", -1),
-            *("--reporting-interval", 600_000, "--command-property"),
-            *("acks=all", "linger.ms=5", "batch.size=262144", "buffer.memory=67108864", "enable.idempotence=true"),
-        )
 
     def _configure(self, node: int) -> Path:
         voters = range(1, self.brokers + 1) if self.brokers > 2 else (1,)
@@ -156,10 +132,6 @@ class Kafka(WorkFolder):
         path = self.folder / f"node{node}.properties"
         path.write_text(text + _COMMON.format(min_insync=self._min_insync) + self._extra)
         return path
-
-    def _java(self, *flags: str) -> list[str]:
-        logging = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
-        return ["java", *flags, "-cp", f"{self._jars}/*", logging]
 
     def _all_up(self) -> bool:
         for node, process in self._processes.items():

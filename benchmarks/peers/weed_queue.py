@@ -21,7 +21,7 @@ from benchmarks.harness.meter import Groups
 from benchmarks.harness.tools import ToolMissing
 from benchmarks.harness.work_folder import WorkFolder
 from benchmarks.loads import payload
-from benchmarks.peers.kafka import LOADS
+from benchmarks.peers.kafka_clients import LOADS
 from smq_core.errors import StoreUnavailable
 from smq_storage.process.seaweedfs import find_weed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import tools
-from benchmarks.peers.kafka import HERE as PEERS
+from benchmarks.peers.kafka_clients import HERE as PEERS
 from support.waiting import HANG_GUARD
 
 LAUNCHER = Path(__file__).parent / "java" / "Tools.java"
