@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -92,22 +93,41 @@ def test_a_kafka_client_logs_in_again_before_its_token_ends(cluster: SecureClust
         tokens.append(issuer.token(exp=expires_at))
         return tokens[-1], expires_at
 
-    addresses = [eventually(lambda it=it: cluster.kafka_address(it)) for it in cluster.pids()]  # type: ignore[misc]
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": ",".join(addresses),
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(cluster.ca_file),
-            "sasl.mechanisms": "OAUTHBEARER",
-            "oauth_cb": token,
-            "error_cb": outcomes.append,
-        }
-    )
+    producer = confluent_kafka.Producer(kafka_options(cluster, token) | {"error_cb": outcomes.append})
     while len(tokens) < 4:
         producer.produce(topic, b"v", on_delivery=lambda error, _: outcomes.append(error))
         producer.poll(0.05)
     assert producer.flush(HANG_GUARD) == 0
     assert set(outcomes) == {None}, "no connection ended"
+
+
+def test_a_kafka_client_enters_with_a_token_that_its_certificate_has_signed(
+    cluster: SecureCluster, company: UserAuthority, tmp_path: Path, topic: str
+) -> None:
+    cluster.create(topic, partitioner="Kafka", partitions=1, segments={"max": 1})
+    cluster.allow("cert:alice", {"topics": [topic], "verbs": ["produce"]})
+    certificate, key = company.client_files(tmp_path, *ALICE)
+    options = ("--ca-file", cluster.ca_file, "--cert-file", certificate, "--key-file", key)
+
+    def token(_: str) -> tuple[str, float]:
+        done = run_smq(*map(str, options), "auth", "token", leader=cluster.address)
+        return done.out.strip(), time.time() + 600
+
+    outcomes: list[confluent_kafka.KafkaError | None] = []
+    producer = confluent_kafka.Producer(kafka_options(cluster, token))
+    producer.produce(topic, b"v", on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(HANG_GUARD) == 0 and outcomes == [None]
+
+
+def kafka_options(cluster: SecureCluster, token: Callable[[str], tuple[str, float]]) -> dict[str, Any]:
+    addresses = [eventually(lambda it=it: cluster.kafka_address(it)) for it in cluster.pids()]  # type: ignore[misc]
+    return {
+        "bootstrap.servers": ",".join(addresses),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(cluster.ca_file),
+        "sasl.mechanisms": "OAUTHBEARER",
+        "oauth_cb": token,
+    }
 
 
 def check_caller(cluster: SecureCluster, topic: str, prefix: str, method: str, **files: Path) -> None:

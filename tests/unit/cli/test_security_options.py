@@ -104,6 +104,17 @@ def test_an_option_after_the_command_is_explained() -> None:
 # ---- smq auth
 
 
+def test_the_token_of_this_client_is_printed_as_it_is_now(tmp_path: Path) -> None:
+    runner, file = CliRunner(), tmp_path / "token"
+    for content in ("first", "second\n"):
+        file.write_text(content)
+        found = runner.invoke(app, ["--ca-file", "ca", "--token-file", str(file), "auth", "token"])
+        assert (found.exit_code, found.output) == (0, f"{content.strip()}\n")
+    for options in ([], ["--ca-file", "ca"]):
+        found = runner.invoke(app, [*options, "auth", "token"])
+        assert found.exit_code != 0 and "--token-file" in found.output
+
+
 class _Admin:
     def __init__(self, allowed: bool, method: str) -> None:
         self.allowed, self.method = allowed, method

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from smq.admin.caller_infos import OPEN, AuthorityRotation
-from smq.cli.connection.session import TopicName, client, command, out, print_note
+from smq.cli.connection.session import TopicName, client, command, out, print_note, security_options
 from smq.cli.output.formatting import iso
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, print_value
+from smq.transport.security.security_files import security_files
 from smq_core.errors import InvalidRequest
 from smq_core.model.units import parse_duration
 
@@ -63,6 +64,22 @@ def can_i(
         out.print(("yes" if found.allowed else "no") + (f": {found.reason}" if found.reason else ""))
     if not found.allowed:
         raise typer.Exit(1)
+
+
+@app.command("token")
+@command
+def token() -> None:
+    """Print the token by which the leader knows this client, for programs that send it themselves: Kafka clients.
+
+    That of a client certificate is signed now, and counts for 15 minutes. It is a secret: pass it on by a pipe.
+    """
+    files = security_files(**security_options())
+    found = files.read_token() if files is not None else ""
+    if not found:
+        raise InvalidRequest(
+            "this client has no token: give --token-file or --cert-file with the roots of the release (--ca-file)"
+        )
+    print(found)
 
 
 @app.command("filer-keys", cls=ListCommand)
