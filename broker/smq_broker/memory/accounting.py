@@ -58,11 +58,22 @@ class MemoryAccounting:
             return self._primary.under_pressure
 
     def primary_usage(self) -> tuple[int, int]:
-        """Bytes used by producers' tails, and their limit."""
+        """Bytes of primaries' tails, and how many of them may be in memory."""
         with self._lock:
             return self._primary.used, self._primary.limit
 
-    def follower_usage(self) -> tuple[int, int]:
-        """Bytes promised to primaries, and their limit."""
+    def usage(self) -> dict[str, tuple[int, int]]:
+        """By budget: used bytes, and its limit.
+
+        ``producers`` is what primaries' tails have in memory, ``journal`` is all of them if there is a journal, and
+        ``replication`` is what primaries of other brokers may send.
+        """
         with self._lock:
-            return self._follower.granted_bytes, self._follower.limit
+            primary, follower = self._primary, self._follower
+            found = {
+                "producers": (primary.in_memory, primary.limit),
+                "replication": (follower.granted_bytes, follower.limit),
+            }
+            if primary.tail_limit > primary.limit:
+                found["journal"] = (primary.used, primary.tail_limit)
+            return found

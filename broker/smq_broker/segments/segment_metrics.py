@@ -44,13 +44,9 @@ class SegmentCollector(Collector):
         yield from self._memory_usage()
 
     def _memory_usage(self) -> Iterable[Metric]:
-        memory = self._memory
         used = GaugeMetricFamily("smq_memory_used_bytes", "Used bytes of each memory budget.", labels=["budget"])
         limit = GaugeMetricFamily("smq_memory_limit_bytes", "Size of each memory budget.", labels=["budget"])
-        for name, (used_bytes, limit_bytes) in (
-            ("producers", memory.primary_usage()),
-            ("replication", memory.follower_usage()),
-        ):
+        for name, (used_bytes, limit_bytes) in self._memory.usage().items():
             used.add_metric([name], used_bytes)
             limit.add_metric([name], limit_bytes)
         yield from (used, limit)

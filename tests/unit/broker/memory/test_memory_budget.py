@@ -2,6 +2,7 @@
 
 import pytest
 
+from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.budgets import (
     MAX_CREDIT_BYTES,
     MIB,
@@ -181,3 +182,12 @@ def test_a_journal_makes_tails_larger_and_never_smaller():
     primary, follower, _ = large
     assert (primary.limit, follower.memory_limit) == (small[0].limit, small[1].memory_limit)
     assert primary.tail_limit + follower.limit == 8_000 * MIB
+
+
+def test_memory_and_journal_are_shown_as_separate_budgets():
+    with_journal, without = MemoryAccounting(1000, 10_000), MemoryAccounting(1000)
+    for memory in (with_journal, without):
+        assert memory.reserve(300)
+        memory.change(0, -200)
+    assert with_journal.usage() == {"producers": (100, 350), "replication": (0, 4000), "journal": (300, 4000)}
+    assert without.usage() == {"producers": (100, 350), "replication": (0, 350)}

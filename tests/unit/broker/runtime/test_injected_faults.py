@@ -193,7 +193,7 @@ def run_history(
             broker.stop()
     for broker in two.brokers:
         assert broker.memory.primary_usage()[0] == 0
-        assert broker.memory.follower_usage()[0] == 0
+        assert broker.memory.usage()["replication"][0] == 0
         assert {hosted.machine.state for hosted in broker.registry.all()} == {ReplicaState.SEALED}
         assert not any(hosted.streams for hosted in broker.registry.all())
     return True

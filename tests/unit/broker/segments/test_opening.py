@@ -99,9 +99,9 @@ def test_the_credit_of_a_follower_that_failed_to_open_is_given_back(monkeypatch:
     # A follower starts no thread, so its opening is made to fail where a primary's would.
     monkeypatch.setattr(type(follower.opener), "_start_primary", damaged)
     hosted = follower.opener.open(topic, segment)
-    assert follower.memory.follower_usage()[0] == hosted.memory.credit > 0
+    assert follower.memory.usage()["replication"][0] == hosted.memory.credit > 0
     hosted.discard()
-    assert follower.memory.follower_usage()[0] == 0
+    assert follower.memory.usage()["replication"][0] == 0
     with pytest.raises(Damaged):
         primary.opener.open(topic, segment)
     assert primary.registry.all() == []
@@ -153,9 +153,9 @@ def test_a_follower_gives_back_the_credit_of_a_sealed_segment() -> None:
     for number in range(150):
         segment = make_segment(topic, primary.replica, follower.replica, number=number)
         hosted = follower.opener.open(topic, segment)
-        assert follower.memory.follower_usage()[0] == hosted.memory.credit > 0
+        assert follower.memory.usage()["replication"][0] == hosted.memory.credit > 0
         follower.seal(topic, segment)
-        assert follower.memory.follower_usage()[0] == 0
+        assert follower.memory.usage()["replication"][0] == 0
 
 
 def test_a_follower_without_memory_refuses_segments_until_one_is_sealed() -> None:
