@@ -26,15 +26,49 @@ LEADERS = "broker/smq_broker/kafka/apis/leaders.py"
 PRIMARIES = "broker/smq_broker/kafka/partitions/primaries.py"
 TAIL_READER = "broker/smq_broker/kafka/partitions/tail_reader.py"
 TEST_FETCH = "tests/unit/broker/kafka/test_fetch.py"
+SESSIONS = "broker/smq_broker/kafka/apis/fetch_sessions.py"
+TEST_SESSIONS = "tests/unit/broker/kafka/test_fetch_sessions.py"
 
 MUTATIONS = (
     Mutation(
         "read_all_partitions_of_a_fetch_again",
         "A Fetch that waits reads the partitions that have changed.",
-        FETCH,
-        "if partitions is None or it.request.partition in partitions:",
-        "if True:",
+        SESSIONS,
+        "and ((changed := progress[it.hosted]) is None or it.request.partition in changed)",
+        "",
         (f"{TEST_FETCH}::test_a_fetch_that_waits_reads_only_what_has_changed",),
+    ),
+    Mutation(
+        "read_partitions_again_that_have_nothing",
+        "The request of a session reads nothing if nothing has changed.",
+        SESSIONS,
+        "        if it.is_at_end:\n            self.due.pop(it.key, None)",
+        "        pass",
+        (f"{TEST_SESSIONS}::test_a_request_without_changes_reads_nothing_and_gets_nothing",),
+    ),
+    Mutation(
+        "send_the_same_partitions_of_a_session_first",
+        "Partitions of a session take turns when a response is full.",
+        SESSIONS,
+        "                self.due.pop(it.key, None)\n                self.due[it.key] = it",
+        "                self.due[it.key] = it",
+        (f"{TEST_SESSIONS}::test_partitions_take_turns_when_a_response_is_full",),
+    ),
+    Mutation(
+        "continue_the_session_of_another_client",
+        "A fetch session belongs to the identity that began it.",
+        SESSIONS,
+        "if found is None or found.identity != identity:",
+        "if found is None:",
+        (f"{TEST_SESSIONS}::test_a_session_belongs_to_one_client_and_has_one_next_request",),
+    ),
+    Mutation(
+        "keep_any_number_of_fetch_sessions",
+        "The partitions of all fetch sessions together have a limit.",
+        SESSIONS,
+        "if used + len(session.partitions) <= MAX_SESSION_PARTITIONS:",
+        "if True:",
+        (f"{TEST_SESSIONS}::test_sessions_have_a_limit_and_end_when_they_are_idle",),
     ),
     Mutation(
         "miss_that_a_segment_is_sealed_while_a_fetch_waits",

@@ -1,23 +1,32 @@
 """Fetch: messages of partitions that this broker leads.
 
-Every request is a full one: there are no fetch sessions. Clients take the session number 0 for that.
+A request without a session is the only one of a session that ends with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from smq_broker.kafka.apis.admission import Admission
 from smq_broker.kafka.apis.error_codes import Refused, error_code_of
+from smq_broker.kafka.apis.fetch_sessions import (
+    BEGIN,
+    NO_SESSION,
+    NONE,
+    FetchSession,
+    FetchSessions,
+    InvalidSession,
+    TopicKey,
+    WantedPartition,
+    WantedTopic,
+)
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.executor import Blocking, LoopCalls
 from smq_broker.kafka.partitions.histories import Histories
@@ -32,25 +41,8 @@ from smq_core.model.entities import number_of
 
 # A response has at most this many bytes of records, except for a single larger message.
 MAX_RESPONSE_BYTES = 50 * 1024 * 1024
-
-
+TOPIC_IDS_FROM = 13
 UNKNOWN_ID = uuid.UUID(int=0)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Wanted:
-    """A partition of a request, and what was found last. ``hosted`` is None after an error."""
-
-    name: str | None
-    topic_id: uuid.UUID | None
-    denied: ErrorCode
-    request: Any
-    found: FetchedPartition
-    hosted: HostedSegment | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(map(len, self.found.records))
 
 
 class FetchApi:
@@ -68,63 +60,90 @@ class FetchApi:
         self._histories = histories
         self._blocking = blocking
         self._calls = calls
+        self._sessions = FetchSessions()
 
     async def fetch(self, request: Any, context: RequestContext) -> FetchResponse:
         """Answers as soon as there is enough to read, or an error to report; at the latest after the request's wait. A
         client above its quota waits before that.
         """
+        id_, epoch = getattr(request, "session_id", NO_SESSION), getattr(request, "session_epoch", NONE)
+        login = context.connection.session
+        identity = login.identity if login is not None else ""
+        if epoch <= BEGIN:
+            self._sessions.end(id_, identity)
+            session = FetchSession(identity=identity, watches=Watches(self._tails))
+        else:
+            try:
+                session = self._sessions.find(id_, epoch, identity, uses_ids=context.version >= TOPIC_IDS_FROM)
+            except InvalidSession as error:
+                return FetchResponse(topics=(), error_code=error.code.value)
+        session.is_busy = True
+        try:
+            await self._update(session, request)
+            if epoch == BEGIN:
+                self._sessions.keep(session)
+            return await self._answer(session, request, context, is_full=epoch <= BEGIN)
+        finally:
+            session.is_busy = False
+            if session.id == NO_SESSION or session.is_ended:
+                session.end()
+
+    async def _update(self, session: FetchSession, request: Any) -> None:
+        """Follows what the client fetches."""
+        for gone in getattr(request, "forgotten_topics_data", None) or ():
+            session.remove(_key(gone), gone.partitions)
+        for topic in request.topics:
+            key = _key(topic)
+            known = session.topics.get(key)
+            if known is None or known.name is None:
+                name = await self._leaders.name_of(getattr(topic, "topic", ""), getattr(topic, "topic_id", None))
+                known = session.topics[key] = WantedTopic(key, name)
+            for partition in topic.partitions:
+                session.put(known, partition)
+
+    async def _answer(
+        self, session: FetchSession, request: Any, context: RequestContext, *, is_full: bool
+    ) -> FetchResponse:
         loop = asyncio.get_running_loop()
         admission = Admission(context.access)
-        topics = [await self._wanted(topic, admission) for topic in request.topics]
-        every = list(chain.from_iterable(topics))
+        for topic in session.topics.values():
+            session.set_denied(topic, await admission.admit(topic.name))
         deadline = loop.time() + request.max_wait.total_seconds()
         changed = asyncio.Event()
-        watches = Watches(self._tails, lambda: self._calls.post(changed.set))
+        session.watches.callback = lambda: self._calls.post(changed.set)
         limit = left = min(request.max_bytes, MAX_RESPONSE_BYTES)
-        again: Iterable[_Wanted] = every
-        try:
-            while True:
-                for it in again:
-                    left += it.size_bytes
-                    it.hosted, it.found = await self._read(it, max(0, left), watches)
-                    left -= it.size_bytes
-                has_error = any(it.found.error_code for it in every)
-                if limit - left >= request.min_bytes or has_error or loop.time() >= deadline:
-                    break
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(deadline):
-                        await changed.wait()
-                changed.clear()
-                again = _changed(every, watches.take_progress())
-        finally:
-            watches.end()
-        fetched = [_fetched(*it) for it in zip(request.topics, topics, strict=True)]
-        for topic in fetched:
-            if admission.is_limited(topic.name):
-                admission.use(topic.name, *_sent(topic))
-        return FetchResponse(topics=fetched, throttle_ms=admission.throttle_time() // timedelta(milliseconds=1))
-
-    async def _wanted(self, topic: Any, admission: Admission) -> list[_Wanted]:
-        topic_id = getattr(topic, "topic_id", None)
-        name = await self._leaders.name_of(getattr(topic, "topic", ""), topic_id)
-        denied = await admission.admit(name)
-        return [
-            _Wanted(
-                name=name,
-                topic_id=topic_id,
-                denied=denied,
-                request=it,
-                found=FetchedPartition(partition=it.partition),
-            )
-            for it in topic.partitions
-        ]
+        again = session.begin()
+        read: dict[WantedPartition, None] = {}
+        while True:
+            for it in again:
+                left += it.size_bytes
+                it.hosted, it.found = await self._read(it, max(0, left), session.watches)
+                left -= it.size_bytes
+                session.read(it)
+            read.update(dict.fromkeys(again))
+            has_error = any(it.found.error_code for it in again)
+            if limit - left >= request.min_bytes or has_error or loop.time() >= deadline:
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
+            changed.clear()
+            again = session.take_progress()
+        answered = list(session.partitions.values()) if is_full else [it for it in read if it.has_news]
+        topics = _by_topic(answered)
+        session.finish(answered)
+        for fetched in topics:
+            if admission.is_limited(fetched.name):
+                admission.use(fetched.name, *_sent(fetched))
+        throttle_ms = admission.throttle_time() // timedelta(milliseconds=1)
+        return FetchResponse(topics=topics, throttle_ms=throttle_ms, session_id=session.id)
 
     async def _read(
-        self, wanted: _Wanted, left: int, watches: Watches
+        self, wanted: WantedPartition, left: int, watches: Watches
     ) -> tuple[HostedSegment | None, FetchedPartition]:
         try:
-            if wanted.denied is not ErrorCode.none:
-                raise Refused(wanted.denied)
+            if wanted.topic.denied is not ErrorCode.none:
+                raise Refused(wanted.topic.denied)
             return await self._read_partition(wanted, left, watches)
         except Refused as refused:
             code = refused.code
@@ -133,7 +152,7 @@ class FetchApi:
         return None, FetchedPartition(partition=wanted.request.partition, error_code=code.value)
 
     async def _read_partition(
-        self, wanted: _Wanted, left: int, watches: Watches
+        self, wanted: WantedPartition, left: int, watches: Watches
     ) -> tuple[HostedSegment, FetchedPartition]:
         partition, offset = wanted.request.partition, wanted.request.fetch_offset
         hosted = await self._primary(wanted, watches)
@@ -155,8 +174,8 @@ class FetchApi:
             records=(records,) if records else (),
         )
 
-    async def _primary(self, wanted: _Wanted, watches: Watches) -> HostedSegment:
-        hosted = await self._leaders.primary(wanted.name, wanted.request.partition, wanted.topic_id)
+    async def _primary(self, wanted: WantedPartition, watches: Watches) -> HostedSegment:
+        hosted = await self._leaders.primary(wanted.topic.name, wanted.request.partition, wanted.topic.id)
         watches.begin(hosted)  # before it is read, so that no change is missed
         if not hosted.machine.config.counts_partitions:
             raise Refused(ErrorCode.unsupported_for_message_format)
@@ -180,21 +199,17 @@ def _sent(topic: FetchedTopic) -> tuple[int, int]:
     return sum(map(len, parts)), sum(map(count_records, parts))
 
 
-def _changed(every: Iterable[_Wanted], progress: Mapping[HostedSegment, set[int] | None]) -> list[_Wanted]:
-    """Those that may have more to read now."""
-    found = []
-    for it in every:
-        if it.hosted is not None and it.hosted in progress:
-            partitions = progress[it.hosted]
-            if partitions is None or it.request.partition in partitions:
-                found.append(it)
-    return found
+def _key(topic: Any) -> TopicKey:
+    """Of a topic in a request."""
+    id_ = getattr(topic, "topic_id", None)
+    return id_ if id_ is not None else topic.topic
 
 
-def _fetched(topic: Any, partitions: Sequence[_Wanted]) -> FetchedTopic:
-    name = partitions[0].name if partitions else None
-    return FetchedTopic(
-        name=name or "",
-        topic_id=getattr(topic, "topic_id", None) or UNKNOWN_ID,
-        partitions=[it.found for it in partitions],
-    )
+def _by_topic(partitions: Iterable[WantedPartition]) -> list[FetchedTopic]:
+    found: dict[TopicKey, tuple[WantedTopic, list[FetchedPartition]]] = {}
+    for it in partitions:
+        found.setdefault(it.topic.key, (it.topic, []))[1].append(it.found)
+    return [
+        FetchedTopic(name=topic.name or "", topic_id=topic.id or UNKNOWN_ID, partitions=own)
+        for topic, own in found.values()
+    ]

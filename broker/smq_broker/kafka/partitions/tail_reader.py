@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -166,17 +166,17 @@ def encode_entries(hosted: HostedSegment, partition: int, offset: int, entries: 
 
 
 class Watches:
-    """Calls back when one of the segments may have more to read, or has another state. Used in one thread."""
+    """Calls ``callback`` when one of the segments may have more to read, or has another state. Used in one thread."""
 
-    def __init__(self, tails: TailReader, callback: Callable[[], None]) -> None:
+    def __init__(self, tails: TailReader) -> None:
         self._tails = tails
-        self._callback = callback
+        self.callback: Callable[[], None] = lambda: None
         self._segments: dict[HostedSegment, _Watched] = {}
 
     def begin(self, hosted: HostedSegment) -> None:
         if hosted in self._segments:
             return
-        watched = self._segments[hosted] = _Watched(self._callback)
+        watched = self._segments[hosted] = _Watched(lambda: self.callback())
         with hosted.lock:
             hosted.watchers.add(watched.note)
             watched.watermark = hosted.machine.watermark
@@ -192,11 +192,15 @@ class Watches:
                 watched.watermark, found[hosted] = self._tails.progress(hosted, watched.watermark)
         return found
 
-    def end(self) -> None:
-        for hosted, watched in self._segments.items():
+    def keep(self, segments: Collection[HostedSegment | None]) -> None:
+        """Watches no others any more."""
+        for hosted in [it for it in self._segments if it not in segments]:
+            watched = self._segments.pop(hosted)
             with hosted.lock:
                 hosted.watchers.discard(watched.note)
-        self._segments.clear()
+
+    def end(self) -> None:
+        self.keep(())
 
 
 class _Watched:
@@ -209,6 +213,7 @@ class _Watched:
         self.note = self._note  # one object, so that it can be discarded
 
     def _note(self) -> None:
-        """Called by the segment, under its lock."""
-        self.has_changed = True
-        self._callback()
+        """Called by the segment, under its lock. Once until the change is taken is enough."""
+        if not self.has_changed:
+            self.has_changed = True
+            self._callback()
