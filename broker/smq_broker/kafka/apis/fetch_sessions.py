@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -180,9 +180,12 @@ class FetchSessions:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._by_id: dict[int, FetchSession] = {}
+        self._checked_at = clock()
 
     def find(self, id_: int, epoch: int, identity: str, *, uses_ids: bool) -> FetchSession:
         """The session that continues with this epoch. Raises InvalidSession."""
+        if self._clock() - self._checked_at > IDLE_SECONDS / 4:
+            self._end_idle()
         found = self._by_id.get(id_)
         if found is None or found.identity != identity:
             raise InvalidSession(ErrorCode.fetch_session_id_not_found)
@@ -196,12 +199,10 @@ class FetchSessions:
 
     def keep(self, session: FetchSession) -> None:
         """Gives the session an id if there is room for it. Otherwise its client sends all partitions each time."""
-        now = self._clock()
-        for it in list(self._idle(now)):
-            self.end(it.id, it.identity)
+        self._end_idle()
         used = sum(len(it.partitions) for it in self._by_id.values())
         if used + len(session.partitions) <= MAX_SESSION_PARTITIONS:
-            session.id, session.used_at = self._new_id(), now
+            session.id, session.used_at = self._new_id(), self._clock()
             self._by_id[session.id] = session
 
     def end(self, id_: int, identity: str) -> None:
@@ -210,8 +211,12 @@ class FetchSessions:
             del self._by_id[id_]
             found.end()
 
-    def _idle(self, now: float) -> Iterator[FetchSession]:
-        return (it for it in self._by_id.values() if not it.is_busy and now - it.used_at > IDLE_SECONDS)
+    def _end_idle(self) -> None:
+        """Their clients may be gone, and what they watch stays in memory."""
+        self._checked_at = now = self._clock()
+        for it in list(self._by_id.values()):
+            if not it.is_busy and now - it.used_at > IDLE_SECONDS:
+                self.end(it.id, it.identity)
 
     def _new_id(self) -> int:
         while (id_ := secrets.randbelow(MAX_EPOCH) + 1) in self._by_id:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from smq_broker.kafka.apis import fetch_sessions
 from smq_broker.kafka.apis.fetch import FetchApi
-from smq_broker.kafka.apis.fetch_sessions import IDLE_SECONDS, FetchSession, FetchSessions, WantedTopic
+from smq_broker.kafka.apis.fetch_sessions import IDLE_SECONDS, FetchSession, FetchSessions, InvalidSession, WantedTopic
 from smq_broker.kafka.partitions.tail_reader import Watches
 from smq_broker.kafka.protocol.fetch_response import FetchResponse
 from smq_broker.kafka.protocol.messages import ClientConnection, RequestContext
@@ -191,3 +191,7 @@ def test_sessions_have_a_limit_and_end_when_they_are_idle(broker: Broker, monkey
     now = IDLE_SECONDS + 1
     sessions.keep(third)
     assert third.id > 0 and first.is_ended
+    now += IDLE_SECONDS + 1
+    with pytest.raises(InvalidSession):
+        sessions.find(1, 1, "", uses_ids=False)
+    assert third.is_ended, "also if nobody begins another one"
