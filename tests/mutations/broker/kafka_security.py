@@ -131,9 +131,9 @@ MUTATIONS = (
         "read_kafka_topics_without_a_right",
         "Fetch needs the right to the topic.",
         f"{KAFKA}/apis/fetch.py",
-        "denied = await admission.admit(name)",
-        "denied = ErrorCode.none",
-        (REFUSED,),
+        "session.set_denied(topic, await admission.admit(topic.name))",
+        "session.set_denied(topic, ErrorCode.none)",
+        (REFUSED, f"{TESTS}/test_fetch_session_rights.py"),
     ),
     Mutation(
         "list_all_topics_to_kafka_clients",
