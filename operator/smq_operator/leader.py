@@ -20,6 +20,7 @@ from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.garbage_collection import GarbageCollector
+from smq_operator.cleanup.kafka_silence import KafkaSilence
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.compaction.small_file_merger import SmallFileMerger
@@ -29,6 +30,7 @@ from smq_operator.groups.group_changes import GroupChanges
 from smq_operator.groups.group_coordinator import GroupCoordinator
 from smq_operator.groups.group_lags import GroupLags
 from smq_operator.groups.group_losses import GroupLosses
+from smq_operator.groups.kafka_groups import KafkaGroups
 from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.platform_port import Platform
 from smq_operator.publishing.completer import PublishCompleter
@@ -183,12 +185,15 @@ def build_leader(
         clock=clock,
     )
     filer_clock = FilerClock(store, clock)
+    kafka_groups = KafkaGroups(store, clock, filer_clock, tasks.problems)
     garbage_collector = GarbageCollector(
         topics=topics,
         events=events,
         registry=registry,
         platform=platform,
         groups=groups,
+        kafka_groups=kafka_groups,
+        kafka_silence=KafkaSilence(registry),
         store=store,
         decisions=decisions,
         queue=queue,

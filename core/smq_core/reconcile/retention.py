@@ -5,7 +5,7 @@ expired segment stays while one of its predecessors stays, or while a successor 
 (``needed``). The seal chunk of a segment that ended empty may refer to those of its predecessors
 (``SealOutcome.uninherited``), so these stay with it. With ``unread: Keep`` (the default) an expired segment also stays
 while an active group has not read it. A group is active while it has members, and for ``retention.abandonedAfter``
-after that.
+after that. Groups of Kafka clients are counted after that (``kafka_retention.py``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ class GroupProgress:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """One segment to remove. ``unread`` has the groups that lose messages: ``{group: next offset}``."""
+    """One segment to remove. ``unread`` has the groups that lose messages: ``{group: next offset}``.
+
+    ``kafka_unread`` has those of Kafka clients, ``{group: messages}``, as far as that was found out.
+    """
 
     segment: SealedSegment
     because: str
     unread: Mapping[str, int] = field(default_factory=dict)
+    kafka_unread: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def plan_retention(
     """Decides what to remove now."""
     before = _sealed_predecessors(sealed)
     group_progress = [(group, _segments_read(group.positions, sealed, before)) for group in groups]
-    living = {group.name for group, _ in group_progress if _is_active(spec, group, now)}
+    living = {group.name for group, _ in group_progress if is_active(spec, group.last_active_at, now)}
     kept = {s.name for s in sealed}
     needed = _with_those_before_empty_ones(needed, sealed)
     total = sum(s.bytes for s in sealed)
@@ -99,9 +103,10 @@ def _expiry_reason(spec: TopicSpec, segment: SealedSegment, total: int, now: Mic
     return None
 
 
-def _is_active(spec: TopicSpec, group: GroupProgress, now: Micros) -> bool:
+def is_active(spec: TopicSpec, last_active_at: Micros | None, now: Micros) -> bool:
+    """Whether retention still waits for a group. ``last_active_at`` is as in :class:`GroupProgress`."""
     after = spec.retention_abandoned_after
-    return group.last_active_at is None or after is None or now - group.last_active_at <= after
+    return last_active_at is None or after is None or now - last_active_at <= after
 
 
 def _sealed_predecessors(sealed: Sequence[SealedSegment]) -> dict[str, list[str]]:

@@ -16,6 +16,8 @@ from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.model.names import full_topic_name
 from smq_core.model.segment_action import SegmentAction
 from smq_core.model.segment_changes import SegmentChange
+from smq_core.reconcile.kafka_retention import shown_name
+from smq_core.reconcile.retention import Removal
 from smq_operator.api.access.call_subjects import parsed_manifest
 from smq_operator.api.pages import page_of
 from smq_operator.api.rpc_errors import unary_handler
@@ -179,7 +181,7 @@ class AdminService:
         done = await self.garbage_collector.trim(managed, managed.topic, wanted)
         removed = [
             admin_pb2.TrimTopicReply.Removed(
-                segment=it.segment.name, messages=it.segment.end, bytes=it.segment.bytes, unread=it.unread
+                segment=it.segment.name, messages=it.segment.end, bytes=it.segment.bytes, unread=_unread(it)
             )
             for it in done.removals
         ]
@@ -408,6 +410,15 @@ def condition_messages(snapshot: TopicSnapshot) -> list[admin_pb2.Condition]:
         admin_pb2.Condition(type=c.type, status=c.status, reason=c.reason, message=c.message)
         for c in topic_conditions(snapshot, SMQ)
     ]
+
+
+def _unread(removal: Removal) -> dict[str, int]:
+    """The groups that skip messages, each with the offset from which on that number of them ends the segment."""
+    end = removal.segment.end
+    return {
+        **removal.unread,
+        **{shown_name(group): max(0, end - messages) for group, messages in removal.kafka_unread.items()},
+    }
 
 
 def _short_name(namespace: str, name: str) -> str:

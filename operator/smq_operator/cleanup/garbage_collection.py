@@ -16,10 +16,13 @@ import structlog
 from smq_core.errors import CorruptChunk, CorruptDocument, SmqError
 from smq_core.model.decision import Decision, DecisionAction
 from smq_core.model.entities import SECOND, Topic
+from smq_core.reconcile.kafka_retention import KafkaGroupProgress
 from smq_core.reconcile.retention import GroupProgress, Removal, plan_retention
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.deleted_topics_collector import DeletedTopicsCollector
 from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, ClockReading, FilerClock
+from smq_operator.cleanup.kafka_retention import KafkaReaders
+from smq_operator.cleanup.kafka_silence import KafkaSilence
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import PinnedFiles, end_expired_pins
 from smq_operator.cleanup.reported_segments import date, hosted_segments, started_segments, written_uploads
@@ -64,6 +67,14 @@ class GroupStates(Protocol):
     async def states(self, managed: ManagedTopic, topic: Topic) -> list[GroupProgress]: ...
 
 
+class KafkaGroupStates(Protocol):
+    """Reads how far groups of Kafka clients have read a topic."""
+
+    async def progress(
+        self, topic: Topic, clocks: ClockReading, *, can_be_silent: bool
+    ) -> list[KafkaGroupProgress]: ...
+
+
 class GarbageCollector:
     """See the module's docstring. Use it on the event loop; its counters are for the metrics."""
 
@@ -75,6 +86,8 @@ class GarbageCollector:
         registry: BrokerRegistry,
         platform: Platform,
         groups: GroupStates,
+        kafka_groups: KafkaGroupStates,
+        kafka_silence: KafkaSilence,
         store: StorePool,
         decisions: DecisionLog,
         queue: WorkQueue,
@@ -89,6 +102,10 @@ class GarbageCollector:
         self._topics = topics
         self._registry = registry
         self._groups = groups
+        self._kafka_groups = kafka_groups
+        self._kafka_silence = kafka_silence
+        self._kafka_readers: dict[str, KafkaReaders] = {}
+        """By uid of the topic, with what was read of the segments that they hold."""
         self._store = store
         self._decisions = decisions
         self._queue = queue
@@ -140,6 +157,7 @@ class GarbageCollector:
         self._deleted.start()
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            self._kafka_silence.observe(self._now())
             await self._run_guarded("", self._compare_clocks)
             for managed in list(self._topics.values()):
                 if managed.topic is not None and managed.layout is not None and not managed.deleted:
@@ -183,9 +201,11 @@ class GarbageCollector:
     async def _trim(self, managed: ManagedTopic, topic: Topic, request: TrimRequest) -> Trim:
         async with self._removing:
             clocks, known, groups = await self._read_state(managed, topic)
+            readers = await self._read_readers(topic, clocks)
             started = started_segments(self._registry, topic.uid)
+            policy, is_held = self._store.retry_policy, self._is_held
             found = await self._store.run(
-                trim_topic, topic, request, known, groups, started, clocks, self._store.retry_policy, self._is_held
+                trim_topic, topic, request, known, groups, started, clocks, policy, is_held, readers
             )
             if not request.preview and managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_removals(managed, topic, found.removals, clocks.leader, DecisionAction.TRIM)
@@ -225,15 +245,18 @@ class GarbageCollector:
         # The known index decides whether the filer is read at all; what the filer has decides what is removed.
         if plan_retention(topic.spec, list(managed.index.sealed.values()), [], now).removals:
             clocks, known, groups = await self._read_state(managed, topic)
+            readers = await self._read_readers(topic, clocks) if topic.spec.retention_keeps_unread else None
             started = started_segments(self._registry, topic.uid)
+            policy, is_held = self._store.retry_policy, self._is_held
             verdict = await self._store.run(
-                remove_expired, topic, known, groups, started, clocks, self._store.retry_policy, self._is_held
+                remove_expired, topic, known, groups, started, clocks, policy, is_held, readers
             )
             if managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_held(managed, topic, verdict.retained)
                 self._record_removals(managed, topic, verdict.removals, clocks.leader, DecisionAction.RETENTION)
         else:
             managed.retention_held = {}
+            self._kafka_readers.pop(topic.uid, None)
         clocks, grace_us = await self._filer_clock.read(), self._settings.removed_files_grace_us
         removed = managed.index.removed_segments.values()
         if any(segment.files and age_of_removal(segment, clocks) >= grace_us for segment in removed):
@@ -254,6 +277,19 @@ class GarbageCollector:
         clocks = await self._filer_clock.read()
         known = await self._store.run(read_consistent, topic)
         return clocks, known, await self._groups.states(managed, topic)
+
+    async def _read_readers(self, topic: Topic, clocks: ClockReading) -> KafkaReaders | None:
+        """Groups of Kafka clients; None if they cannot read the topic. As other groups, they are read after the index.
+
+        Raises StoreUnavailable.
+        """
+        if not topic.spec.has_kafka_offsets:
+            return None
+        can_be_silent = self._kafka_silence.counts(clocks)
+        groups = await self._kafka_groups.progress(topic, clocks, can_be_silent=can_be_silent)
+        readers = self._kafka_readers.setdefault(topic.uid, KafkaReaders(()))
+        readers.groups = groups
+        return readers
 
     async def _check_pins(self, topic: Topic) -> None:
         """Ends expired pins also while there is nothing to delete, and counts the others for the metrics."""
@@ -276,13 +312,14 @@ class GarbageCollector:
             reasons.setdefault(removal.because, []).append(removal)
             self.removed[topic.name] += 1
             self.removed_bytes[topic.name] += removal.segment.bytes
-            if removal.unread:
+            if removal.unread or removal.kafka_unread:
                 log.warning(
                     "retention.unread_removed",
                     topic=topic.name,
                     segment=removal.segment.name,
                     end=removal.segment.end,
                     groups=dict(removal.unread),
+                    kafka_groups=dict(removal.kafka_unread),
                 )
         for because, alike in reasons.items():
             names = tuple(removal.segment.name for removal in alike)
@@ -327,6 +364,7 @@ class GarbageCollector:
 
     def _on_topic_deleted(self, managed: ManagedTopic) -> None:
         if managed.topic is not None:
+            self._kafka_readers.pop(managed.topic.uid, None)
             self._tasks.spawn(self._run_guarded(managed.name, self._deleted.record, managed.topic))
         else:
             self._deleted.look_for_vanished()

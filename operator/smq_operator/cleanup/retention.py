@@ -28,6 +28,7 @@ from smq_core.model.entities import Layout, RemovedSegment, SealedSegment, Topic
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, plan_retention
 from smq_operator.cleanup.filer_clock import ClockReading
+from smq_operator.cleanup.kafka_retention import KafkaReaders, hold_unread
 from smq_operator.cleanup.reader_pins import end_expired_pins
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import layouts, paths, sealed_index
@@ -84,18 +85,19 @@ def remove_expired(
     clocks: ClockReading,
     retry_policy: RetryPolicy,
     is_held: IsHeld = lambda store, topic, retry_policy: False,
+    readers: KafkaReaders | None = None,
 ) -> RetentionPlan:
     """Removes from the index what is beyond the topic's limits; returns what it removed, and what it keeps for groups.
 
     ``clocks`` and ``known`` were read before ``groups``, because a group that begins later may need what expires later.
     ``started``: segments whose primary (incarnation, segment) has read the seal chunks of its predecessors; before that
     the predecessors are needed. ``is_held`` says whether nothing must be removed. It is called after the index was
-    read, so what begins later concerns no segment of that index. Raises StoreUnavailable; some segments may have been
-    removed then.
+    read, so what begins later concerns no segment of that index. ``readers`` are groups of Kafka clients. Raises
+    StoreUnavailable; some segments may have been removed then.
     """
     if known is None:
         return RetentionPlan([], {})
-    return remove_of(store, topic, known, groups, started, clocks, retry_policy, is_held)
+    return remove_of(store, topic, known, groups, started, clocks, retry_policy, is_held, readers)
 
 
 def remove_of(
@@ -107,10 +109,12 @@ def remove_of(
     clocks: ClockReading,
     retry_policy: RetryPolicy,
     is_held: IsHeld,
+    readers: KafkaReaders | None = None,
     *,
     preview: bool = False,
 ) -> RetentionPlan:
     """As :func:`remove_expired`. A preview removes nothing, and compares no clocks."""
+    readers = readers or KafkaReaders(())
     needed = {
         name
         for segment in known.layout.segments
@@ -119,6 +123,7 @@ def remove_of(
     }
     needed |= {entry.name for entry in known.index.entries if entry.name in known.layout}
     verdict = plan_retention(topic.spec, known.index.entries, groups, clocks.leader, needed)
+    verdict = hold_unread(store, topic, verdict, readers, clocks.leader, MAX_SEGMENTS_PER_PASS)
     if verdict.removals and is_held(store, topic, retry_policy):
         log.info("retention.held", topic=topic.name, segments=len(verdict.removals), because="unfinished publish")
         return RetentionPlan([], {})
@@ -128,6 +133,8 @@ def remove_of(
         entries = _verified_ages(store, topic, known.index.entries, verdict, clocks)
         active_groups = [_verified_activity(store, topic, group, clocks) for group in groups]
         verdict = plan_retention(topic.spec, entries, active_groups, clocks.leader, needed)
+        verdict = hold_unread(store, topic, verdict, readers, clocks.leader, 0)
+    readers.forget_all_but(verdict.retained)
     removals = verdict.removals[:MAX_SEGMENTS_PER_PASS]
     if removals:
         removed = [_removed_segment(removal, clocks) for removal in removals]

@@ -15,6 +15,7 @@ from smq_core.errors import Unavailable
 from smq_core.model.entities import Layout, Micros, SealedSegment, Topic, TopicSpec
 from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan
 from smq_operator.cleanup.filer_clock import ClockReading
+from smq_operator.cleanup.kafka_retention import KafkaReaders
 from smq_operator.cleanup.retention import MAX_SEGMENTS_PER_PASS, ConsistentState, IsHeld, StartedSegment, remove_of
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -48,10 +49,11 @@ def trim_topic(
     clocks: ClockReading,
     retry_policy: RetryPolicy,
     is_held: IsHeld,
+    readers: KafkaReaders | None = None,
 ) -> Trim:
     """Removes the segments that were sealed before a time from the index. Raises Unavailable; some may be removed.
 
-    ``known``, ``clocks`` and ``groups`` are as in :func:`remove_expired`.
+    ``known``, ``clocks``, ``groups`` and ``readers`` are as in :func:`remove_expired`.
     """
     if known is None:
         raise Unavailable(f"{topic.name} is not trimmed: its segments are changing right now. Repeat the command")
@@ -66,7 +68,7 @@ def trim_topic(
 
     limited = replace(topic, spec=trim_limits(topic.spec, request, clocks.leader))
     plan = remove_of(
-        store, limited, known, groups, started, clocks, retry_policy, raise_if_held, preview=request.preview
+        store, limited, known, groups, started, clocks, retry_policy, raise_if_held, readers, preview=request.preview
     )
     because = f"trimmed: sealed before {_text(request.before)}"
     removals = [replace(removal, because=because) for removal in plan.removals]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from smq_core.errors import StoreUnavailable
 from smq_storage.catalog import paths
@@ -27,13 +28,13 @@ def read_filer_time(store: Store) -> int:
         except ObjectMissing:
             continue
         if bytes(found.data) == mine:
-            return round(found.modified.timestamp() * _SECOND_US)
+            return microseconds(found.modified)
     raise StoreUnavailable(f"the filer does not return {paths.CLOCK} as it was just written", path=paths.CLOCK)
 
 
 def modified_at(store: Store, path: str) -> int:
     """When the object was changed last, in microseconds of the filer's time. Raises ObjectMissing."""
-    return round(store.head(path).modified.timestamp() * _SECOND_US)
+    return microseconds(store.head(path).modified)
 
 
 def modified_at_or_none(store: Store, path: str) -> int | None:
@@ -42,3 +43,8 @@ def modified_at_or_none(store: Store, path: str) -> int | None:
         return modified_at(store, path)
     except ObjectMissing:
         return None
+
+
+def microseconds(modified: datetime) -> int:
+    """The time of an object's last change, as a listing or an answer has it."""
+    return round(modified.timestamp() * _SECOND_US)

@@ -21,7 +21,7 @@ class StoredKafkaGroup:
     """``owner`` is the incarnation of the coordinator, and ``session`` the state in its memory that members know.
 
     ``writer`` is unique for each write. ``generation`` is the highest that members may know. ``offsets`` are by the uid
-    of their topics.
+    of their topics. ``active_at`` is the time of the last write in microseconds, by the writer's clock; 0 if unknown.
     """
 
     name: str
@@ -31,12 +31,19 @@ class StoredKafkaGroup:
     owner: str = ""
     session: str = ""
     writer: str = ""
+    active_at: int = 0
     deleted: bool = False
 
 
 def read_kafka_group(store: Store, name: str) -> tuple[StoredKafkaGroup, str] | None:
     """The group and its etag, or None if it was never stored. Raises StoreUnavailable, CorruptDocument."""
     return read_unless_missing(store, paths.kafka_group(name), StoredKafkaGroup)
+
+
+def read_kafka_group_at(store: Store, path: str) -> StoredKafkaGroup | None:
+    """The group with this document, or None if there is none. Raises StoreUnavailable, CorruptDocument."""
+    found = read_unless_missing(store, path, StoredKafkaGroup)
+    return found[0] if found is not None else None
 
 
 def put_kafka_group(store: Store, group: StoredKafkaGroup, etag: str | None, retry_policy: RetryPolicy) -> str:

@@ -30,6 +30,8 @@ MAX_GROUPS = 10_000
 MAX_LOAD_SECONDS = 2.0
 CHECK_SECONDS = 5.0
 IDLE_SECONDS = 60.0
+# How often the document of a group with members is written at least, because retention waits for active groups.
+TOUCH_SECONDS = 3600.0
 # How often in a row a check has to find another node with a higher hash before a group moves there.
 CHECKS_BEFORE_MOVE = 3
 
@@ -182,6 +184,8 @@ class GroupCoordinator:
             await group.written()
             log.info("a Kafka group moves to the broker with the highest hash", group=group.name)
             group.drop(GroupError.NOT_COORDINATOR)
+        elif group.is_owned and now - group.written_at > TOUCH_SECONDS:
+            await group.change(lambda it: it)
         elif group.is_owned and now - group.written_at > CHECK_SECONDS:
             await self._read_current(group)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import structlog
 from kio.schema.errors import ErrorCode
 
 from smq_broker.kafka.apis.error_codes import NO_THROTTLE
@@ -31,8 +30,6 @@ from smq_core.kafka_groups.offsets import (
     without,
 )
 from smq_core.kafka_topics.names import own_name
-
-log = structlog.get_logger()
 
 GROUPS_FROM = 8
 GROUP_ERROR_FROM = 2
@@ -68,12 +65,9 @@ class GroupOffsetsApi:
             generation = request.generation_id_or_member_epoch
             error = group.act(lambda now: group.machine.check_commit(request.member_id, instance, generation, now))
             if error is GroupError.NONE and commits:
-                known = group.stored.offsets
                 error = await group.change(
                     lambda it: replace(it, offsets=with_commits(it.offsets, commits), deleted=False)
                 )
-                if error is GroupError.NONE:
-                    _warn_of_retention(request.group_id, known, topics.values())
         except GroupFailure as failure:
             error = failure.error
         return {
@@ -236,15 +230,3 @@ def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> dict
         "metadata": committed.metadata,
         "error_code": error,
     }
-
-
-def _warn_of_retention(group: str, known: GroupOffsets, topics: Iterable[KafkaTopic | None]) -> None:
-    """Once for each topic that a group begins to read."""
-    for it in topics:
-        if it is not None and it.topic.uid not in known and it.topic.spec.retention_keeps_unread:
-            log.warning(
-                "retention does not wait for this group, because Kafka clients read with it: set the topic's "
-                "retention so that they keep up",
-                group=group,
-                topic=it.topic.name,
-            )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
@@ -188,6 +189,7 @@ class HostedGroup:
             owner=self._owner,
             session=self.session,
             writer=f"{self.session}-{next(self._writes)}",
+            active_at=time.time_ns() // 1000,
             generation=generation,
             protocol_type=self.machine.protocol_type or self._stored.protocol_type,
             deleted=self._stored.deleted and not len(self.machine.members),

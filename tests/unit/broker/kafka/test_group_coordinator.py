@@ -218,3 +218,18 @@ async def test_a_request_that_has_a_group_which_is_dropped_is_answered(store: St
     group.drop(GroupError.NOT_COORDINATOR)
     assert await group.change(lambda it: it) is GroupError.NOT_COORDINATOR
     assert group.act(lambda now: group.machine.heartbeat("m", None, 1, now)) is GroupError.NOT_COORDINATOR
+
+
+async def test_the_document_of_a_group_with_members_is_written_now_and_then(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinators, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(coordinators, "TOUCH_SECONDS", 0.0)
+    broker = Broker(store, "a")
+    joined = await broker.join("m")
+    before = await broker.groups.read("g")
+    assert before.active_at > 0
+    async with asyncio.timeout(HANG_GUARD):
+        while (stored := await broker.groups.read("g")).active_at == before.active_at:
+            await asyncio.sleep(0.01)
+    assert stored.generation == joined.generation
