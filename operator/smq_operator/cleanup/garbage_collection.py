@@ -71,7 +71,7 @@ class KafkaGroupStates(Protocol):
     """Reads how far groups of Kafka clients have read a topic."""
 
     async def progress(
-        self, topic: Topic, clocks: ClockReading, *, can_be_silent: bool
+        self, topic: Topic, clocks: ClockReading, *, can_be_inactive: bool
     ) -> list[KafkaGroupProgress]: ...
 
 
@@ -285,8 +285,8 @@ class GarbageCollector:
         """
         if not topic.spec.has_kafka_offsets:
             return None
-        can_be_silent = self._kafka_silence.counts(clocks)
-        groups = await self._kafka_groups.progress(topic, clocks, can_be_silent=can_be_silent)
+        can_be_inactive = self._kafka_silence.counts(clocks)
+        groups = await self._kafka_groups.progress(topic, clocks, can_be_inactive=can_be_inactive)
         readers = self._kafka_readers.setdefault(topic.uid, KafkaReaders(()))
         readers.groups = groups
         return readers

@@ -78,17 +78,17 @@ class KafkaGroups:
         is_complete = self._quarantine.update(scan)
         return [it for it in self._known.values() if it.stored is None or not it.stored.deleted], is_complete
 
-    async def progress(self, topic: Topic, clocks: ClockReading, *, can_be_silent: bool) -> list[KafkaGroupProgress]:
+    async def progress(self, topic: Topic, clocks: ClockReading, *, can_be_inactive: bool) -> list[KafkaGroupProgress]:
         """How far the groups have read the topic. Raises StoreUnavailable, also if one document was not returned.
 
-        ``can_be_silent`` is False if groups may have had no chance to write lately, so all count as active.
+        ``can_be_inactive`` is False if groups may have had no chance to write lately, so all count as active.
         """
         records, is_complete = await self.read()
         if not is_complete:
             raise StoreUnavailable("the filer lists a group of Kafka clients, and does not return it")
         return [
             KafkaGroupProgress(
-                it.name, it.offsets.get(topic.uid, {}), _last_active_at(it, clocks) if can_be_silent else None
+                it.name, it.offsets.get(topic.uid, {}), _last_active_at(it, clocks) if can_be_inactive else None
             )
             for it in records
             if it.may_read(topic.uid)

@@ -44,7 +44,9 @@ class OldTopic:
     def __init__(self, store: Store, **spec: Any) -> None:
         self.store = store
         counted = CountedTopic(store, 2)
-        self.topic = Topic(counted.topic.name, counted.topic.uid, replace(counted.topic.spec, retention_age=1, **spec))
+        self.topic = Topic(
+            counted.topic.name, counted.topic.uid, replace(counted.topic.spec, **{"retention_age": 1, **spec})
+        )
         put_current(store, self.topic.name, self.topic.uid, None)
         put_topic(store, self.topic)
         self.first = counted.open()
@@ -98,9 +100,10 @@ def test_what_was_read_of_a_segment_is_kept_while_it_is_held(store: Store) -> No
 
 
 def test_a_segment_without_its_seal_chunk_stays(store: Store) -> None:
-    old = OldTopic(store)
+    old = OldTopic(store, retention_age=None, retention_bytes=-1)
     store.delete(ChunkChain(store, old.topic.name, old.topic.uid, old.first).path(3))
     assert removed(old.collect({0: 3, 1: 1})) == []
+    assert removed(old.collect()) == [old.first, old.second]
 
 
 # ---- documents
@@ -129,9 +132,9 @@ class Leader:
             self.gets.append(path)
         return self.store.get(path)
 
-    async def progress(self, *, can_be_silent: bool = True) -> list[KafkaGroupProgress]:
+    async def progress(self, *, can_be_inactive: bool = True) -> list[KafkaGroupProgress]:
         clocks = await self.filer_clock.read()
-        return await self.groups.progress(self.topic, clocks, can_be_silent=can_be_silent)
+        return await self.groups.progress(self.topic, clocks, can_be_inactive=can_be_inactive)
 
 
 def modified_now(store: Store) -> int:
@@ -198,13 +201,13 @@ async def test_a_group_is_as_active_as_the_later_of_both_clocks_says(store: Stor
 
     async def active_at(leader_at: int, filer_at: int, **more: bool) -> int | None:
         clocks = ClockReading(leader=leader_at, filer=filer_at)
-        (it,) = await leader.groups.progress(leader.topic, clocks, **{"can_be_silent": True} | more)
+        (it,) = await leader.groups.progress(leader.topic, clocks, **{"can_be_inactive": True} | more)
         return it.last_active_at
 
     modified = modified_at(store, paths.kafka_group("g"))
     assert await active_at(written, modified + HOUR) == written - HOUR
     assert await active_at(written, modified + 200 * HOUR) == written - 50 * HOUR
-    assert await active_at(written, modified + 200 * HOUR, can_be_silent=False) is None
+    assert await active_at(written, modified + 200 * HOUR, can_be_inactive=False) is None
 
 
 # ---- silence
