@@ -212,8 +212,9 @@ MUTATIONS = (
         "register_a_segment_whose_threads_do_not_run",
         "A segment whose threads cannot start leaves no trace, so that it can be opened later.",
         REGISTRY,
-        "            hosted = create()\n            self._hosted[key] = hosted\n            self._used_keys.add(key)\n",
-        "            self._used_keys.add(key)\n            hosted = create()\n            self._hosted[key] = hosted\n",
+        "            hosted = create()\n            self._hosted[key] = hosted\n            self.version += 1\n",
+        "            self._used_keys.add(key)\n            hosted = create()\n            self._hosted[key] = hosted\n"
+        "            self.version += 1\n",
         (f"{TEST_OPENING}::test_a_segment_whose_threads_cannot_start_is_not_open",),
     ),
     Mutation(
