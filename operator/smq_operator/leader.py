@@ -30,6 +30,7 @@ from smq_operator.groups.group_changes import GroupChanges
 from smq_operator.groups.group_coordinator import GroupCoordinator
 from smq_operator.groups.group_lags import GroupLags
 from smq_operator.groups.group_losses import GroupLosses
+from smq_operator.groups.kafka_group_lags import KafkaGroupLags
 from smq_operator.groups.kafka_groups import KafkaGroups
 from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.platform_port import Platform
@@ -186,6 +187,7 @@ def build_leader(
     )
     filer_clock = FilerClock(store, clock)
     kafka_groups = KafkaGroups(store, clock, filer_clock, tasks.problems)
+    kafka_lags = KafkaGroupLags(kafka_groups, store)
     garbage_collector = GarbageCollector(
         topics=topics,
         events=events,
@@ -264,8 +266,9 @@ def build_leader(
         readiness=readiness,
         groups=groups,
         losses=GroupLosses(groups, store),
-        changes=GroupChanges(groups=groups, store=store, clock=clock, reach=reach),
+        changes=GroupChanges(groups=groups, store=store, clock=clock, reach=reach, kafka=kafka_lags),
         lags=group_lags,
+        kafka=kafka_lags,
     )
     recovery = TopicRecovery(
         topics=topics,

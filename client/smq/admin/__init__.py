@@ -5,6 +5,7 @@ from smq.admin.broker_infos import BrokerInfo, DecisionInfo, PinInfo, SegmentLoa
 from smq.admin.caller_infos import AccessCheck, AuthorityInfo, AuthorityRotation, CallerInfo
 from smq.admin.filer_keys import FilerKeys
 from smq.admin.group_infos import GroupInfo, GroupReset, GroupSegment
+from smq.admin.kafka_group_infos import KafkaGroupInfo, KafkaGroupPartition
 from smq.admin.topic_infos import (
     AlteredTopic,
     AppliedTopic,
@@ -34,6 +35,8 @@ __all__ = [
     "GroupInfo",
     "GroupReset",
     "GroupSegment",
+    "KafkaGroupInfo",
+    "KafkaGroupPartition",
     "PinInfo",
     "ProblemInfo",
     "RecoveredTopic",

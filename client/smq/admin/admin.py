@@ -23,6 +23,7 @@ from smq.admin.broker_infos import (
 from smq.admin.caller_infos import OPEN, AccessCheck, AuthorityRotation, CallerInfo, authority_rotation, caller_info
 from smq.admin.filer_keys import FilerKeys, filer_keys
 from smq.admin.group_infos import GroupInfo, GroupReset, group_info
+from smq.admin.kafka_group_infos import KafkaGroupInfo, kafka_group_info
 from smq.admin.topic_infos import (
     AlteredTopic,
     AppliedTopic,
@@ -38,6 +39,7 @@ from smq.admin.topic_infos import (
     topic_info,
 )
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
+from smq_core.kafka_groups.advice import of_kafka_clients
 from smq_core.model.names import check_file_name, full_topic_name
 from smq_proto.enums import APPLY_RESULT, SEGMENT_ACTION
 from smq_proto.pages import all_pages
@@ -197,12 +199,22 @@ class Admin:
         pages = all_pages(self._leader.groups.ListGroups, groups_pb2.ListGroupsRequest(topic=self._topic(topic)))
         return [group_info(g) for page in pages for g in page.groups]
 
+    def kafka_groups(self, topic: str, *, describe: str = "") -> list[KafkaGroupInfo]:
+        """The groups of Kafka clients that have committed offsets of a topic.
+
+        describe: of this one also its partitions.
+        """
+        request = groups_pb2.ListGroupsRequest(topic=self._topic(topic), kafka_group=describe)
+        return [kafka_group_info(it) for it in self._leader.groups.ListGroups(request).kafka_groups]
+
     def group(self, topic: str, group: str) -> GroupInfo:
-        """One consumer group. Raises InvalidRequest if there is none of that name."""
+        """One consumer group. Raises InvalidRequest if there is none of that name, or only one of Kafka clients."""
         found = self.groups(topic)
         for it in found:
             if it.name == group:
                 return it
+        if any(it.name == group for it in self.kafka_groups(topic)):
+            raise InvalidRequest(of_kafka_clients(self._topic(topic), group))
         raise InvalidRequest(
             f"{self._topic(topic)} has no group {group}; it has {', '.join(it.name for it in found) or 'none'}"
         )

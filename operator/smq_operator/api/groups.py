@@ -16,6 +16,8 @@ from smq_operator.groups.group_changes import GroupChanges
 from smq_operator.groups.group_coordinator import GroupCoordinator
 from smq_operator.groups.group_lags import GroupLags, LagReport
 from smq_operator.groups.group_losses import GroupLosses
+from smq_operator.groups.kafka_group_lags import KafkaGroupLag, KafkaGroupLags
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.readiness import Readiness
 from smq_proto.enums import GROUP_START
 from smq_proto.v1 import groups_pb2
@@ -35,6 +37,7 @@ class GroupService:
     losses: GroupLosses
     changes: GroupChanges
     lags: GroupLags
+    kafka: KafkaGroupLags
 
     @unary_handler
     async def JoinGroup(self, request: groups_pb2.JoinGroupRequest) -> groups_pb2.GroupAssignment:
@@ -116,7 +119,14 @@ class GroupService:
             for name, group in groups.items()
             if name > request.page_token
         )
-        return groups_pb2.GroupList(groups=page, next_page_token=next_page)
+        kafka: list[KafkaGroupLag] = []
+        if not request.page_token and managed.topic is not None:
+            kafka = await self.kafka.of(managed.topic)
+        return groups_pb2.GroupList(
+            groups=page,
+            next_page_token=next_page,
+            kafka_groups=[_kafka_message(it, managed, request.kafka_group) for it in kafka],
+        )
 
 
 def _group_message(report: LagReport) -> groups_pb2.GroupList.Group:
@@ -141,6 +151,24 @@ def _group_message(report: LagReport) -> groups_pb2.GroupList.Group:
                 waits_for_commit=it.segment in group.awaited_commits,
             )
             for it in report.segments
+        )
+    return made
+
+
+def _kafka_message(lag: KafkaGroupLag, managed: ManagedTopic, described: str) -> groups_pb2.GroupList.KafkaGroup:
+    """The partitions of one group only, because each may have many."""
+    group = lag.group
+    made = groups_pb2.GroupList.KafkaGroup(
+        name=group.name, unreadable=group.stored is None, last_active_at=group.active_at
+    )
+    if lag.messages is not None:
+        made.lag = lag.messages
+    if managed.topic is not None:
+        made.committed_at = group.committed_at.get(managed.topic.uid, 0)
+    if group.name == described and lag.partitions is not None:
+        made.partitions.extend(
+            groups_pb2.GroupList.KafkaPartition(partition=at, committed=committed, end=end)
+            for at, (committed, end) in lag.partitions.items()
         )
     return made
 

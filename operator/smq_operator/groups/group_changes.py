@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import structlog
 
 from smq_core.errors import Conflict, InvalidRequest
+from smq_core.kafka_groups.advice import of_kafka_clients
 from smq_core.model.entities import Micros, Positions, Topic
 from smq_core.reading.consumer_group import Group
 from smq_core.reading.segment_dag import ReadProgress
 from smq_operator.groups.group_coordinator import GroupCoordinator
 from smq_operator.groups.group_losses import losses_before
 from smq_operator.groups.idle_groups import GroupSnapshot, next_generation
+from smq_operator.groups.kafka_group_lags import KafkaGroupLags
 from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
@@ -41,6 +43,7 @@ class GroupChanges:
     store: StorePool
     clock: Callable[[], Micros]
     reach: SegmentReach
+    kafka: KafkaGroupLags
 
     async def set_positions(
         self, topic: str, name: str, positions: Positions, *, create: bool, dry_run: bool
@@ -56,7 +59,7 @@ class GroupChanges:
         async with self.groups.without_members(managed, name):
             stored, etag = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
             if stored.deleted and not create:
-                raise _no_such_group(managed.name, name)
+                raise await self._no_such_group(managed.topic, name)
             before = dict(stored.positions) if not stored.deleted else None
             if dry_run:
                 return PositionChange(before, positions, stored.generation)
@@ -74,7 +77,7 @@ class GroupChanges:
         async with self.groups.without_members(managed, name):
             stored, etag = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
             if stored.deleted:
-                raise _no_such_group(managed.name, name)
+                raise await self._no_such_group(managed.topic, name)
             # This write fails if another leader serves the group by now, so that its members keep their positions.
             generation, now = next_generation(stored.generation), self.clock()
             mine = CommittedPositions(generation=generation, writer=uuid.uuid4().hex, last_active_at=now, deleted=True)
@@ -100,6 +103,12 @@ class GroupChanges:
             epoch=uuid.uuid4().hex,
         )
 
+    async def _no_such_group(self, topic: Topic, name: str) -> InvalidRequest:
+        if await self.kafka.has(topic, name):
+            return InvalidRequest(of_kafka_clients(topic.name, name))
+        shown = topic.name.removeprefix("default/")
+        return InvalidRequest(f"{topic.name} has no group {name}; `smq group list {shown}` shows them")
+
     async def _put(self, topic: Topic, name: str, mine: CommittedPositions, etag: str | None) -> None:
         try:
             await self.store.run(files.put_positions, topic.name, topic.uid, name, mine, etag, self.store.retry_policy)
@@ -116,7 +125,3 @@ def _snapshot_of(name: str, written: CommittedPositions) -> GroupSnapshot:
         committed_at=written.committed_at,
         last_active_at=written.last_active_at,
     )
-
-
-def _no_such_group(topic: str, name: str) -> InvalidRequest:
-    return InvalidRequest(f"{topic} has no group {name}; `smq group list {topic.removeprefix('default/')}` shows them")

@@ -202,15 +202,41 @@ class DeleteGroupRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("topic", "page_token")
+    __slots__ = ("topic", "page_token", "kafka_group")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_GROUP_FIELD_NUMBER: _ClassVar[int]
     topic: str
     page_token: str
-    def __init__(self, topic: _Optional[str] = ..., page_token: _Optional[str] = ...) -> None: ...
+    kafka_group: str
+    def __init__(self, topic: _Optional[str] = ..., page_token: _Optional[str] = ..., kafka_group: _Optional[str] = ...) -> None: ...
 
 class GroupList(_message.Message):
-    __slots__ = ("groups", "next_page_token")
+    __slots__ = ("groups", "next_page_token", "kafka_groups")
+    class KafkaGroup(_message.Message):
+        __slots__ = ("name", "unreadable", "lag", "committed_at", "last_active_at", "partitions")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+        LAG_FIELD_NUMBER: _ClassVar[int]
+        COMMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+        LAST_ACTIVE_AT_FIELD_NUMBER: _ClassVar[int]
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        unreadable: bool
+        lag: int
+        committed_at: int
+        last_active_at: int
+        partitions: _containers.RepeatedCompositeFieldContainer[GroupList.KafkaPartition]
+        def __init__(self, name: _Optional[str] = ..., unreadable: _Optional[bool] = ..., lag: _Optional[int] = ..., committed_at: _Optional[int] = ..., last_active_at: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[GroupList.KafkaPartition, _Mapping]]] = ...) -> None: ...
+    class KafkaPartition(_message.Message):
+        __slots__ = ("partition", "committed", "end")
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        COMMITTED_FIELD_NUMBER: _ClassVar[int]
+        END_FIELD_NUMBER: _ClassVar[int]
+        partition: int
+        committed: int
+        end: int
+        def __init__(self, partition: _Optional[int] = ..., committed: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
     class Group(_message.Message):
         __slots__ = ("name", "generation", "members", "positions", "unreadable", "lag", "lag_seconds", "segments", "committed_at", "last_active_at")
         class PositionsEntry(_message.Message):
@@ -256,6 +282,8 @@ class GroupList(_message.Message):
         def __init__(self, segment: _Optional[str] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., member: _Optional[str] = ..., waits_for_commit: _Optional[bool] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_GROUPS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
     next_page_token: str
-    def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    kafka_groups: _containers.RepeatedCompositeFieldContainer[GroupList.KafkaGroup]
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., kafka_groups: _Optional[_Iterable[_Union[GroupList.KafkaGroup, _Mapping]]] = ...) -> None: ...

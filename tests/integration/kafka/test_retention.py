@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -9,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 import smq
 from integration.kafka.clients import PARTITIONS, bootstrap
 from integration.kafka.test_groups import produce
+from support.processes.cli import smq as run_smq
 from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
@@ -51,3 +54,41 @@ def test_a_segment_stays_until_kafka_groups_have_read_it_or_are_deleted(
     admin = AdminClient({"bootstrap.servers": bootstrap(cluster)})
     admin.delete_consumer_groups([deleted])[deleted].result(30)
     eventually(removed, what="the other one is deleted, so the segment goes")
+
+
+def test_smq_group_shows_kafka_groups_beside_others_and_leaves_changes_to_their_coordinator(
+    cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    spec = {"partitioner": "Kafka", "partitions": PARTITIONS, "segments": {"max": 8}, "flush": {"interval": "200ms"}}
+    cluster.create(topic, **spec)
+    produce(cluster, topic, 3 * PARTITIONS)
+    both, leader = f"both-{topic}", cluster.address
+    commit(cluster, topic, both, 1)
+    commit(cluster, topic, "kafka", 3)
+    with client.consumer(topic, group=both, start="earliest") as reader:
+        eventually(lambda: reader.assignment)
+
+    def lags() -> dict[str, int | None]:
+        return {it.name: it.lag for it in client.admin().kafka_groups(topic)}
+
+    eventually(lambda: lags() == {both: 2 * PARTITIONS, "kafka": 0}, what="all messages are in files")
+    listed = run_smq("group", "list", topic, leader=leader)
+    assert list(zip(listed.column("GROUP"), listed.column("KIND"), strict=True)) == [
+        (both, "smq"),
+        (both, "Kafka"),
+        ("kafka", "Kafka"),
+    ]
+    shown = run_smq("group", "describe", topic, both, "-o", "json", leader=leader)
+    found = json.loads(shown.out)
+    assert found["group"]["positions"] == {} and found["kafka_group"]["partitions"][0] == {
+        "partition": 0,
+        "committed": 1,
+        "end": 3,
+    }
+    assert ["0", "3", "3", "0"] in [
+        line.split() for line in run_smq("group", "describe", topic, "kafka", leader=leader).lines
+    ]
+    for command in (("reset", topic, "kafka", "--to-earliest"), ("delete", topic, "kafka", "--yes")):
+        refused = run_smq("group", *command, leader=leader)
+        assert refused.code == 1 and "kafka-consumer-groups.sh" in refused.err
+    assert lags()["kafka"] == 0

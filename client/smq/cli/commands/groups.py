@@ -19,7 +19,7 @@ from smq.cli.times import parse_positions, parse_time
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from smq import GroupInfo, GroupReset
+    from smq import GroupInfo, GroupReset, KafkaGroupInfo
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Consumer groups: list, describe, reset, delete, export, import."
@@ -41,15 +41,18 @@ def list_groups(
         # A topic without segments is not created yet, because the filer does not answer. It has no groups.
         topics = [admin.topic(topic)] if topic else [it for it in admin.topics() if it.segments]
         found = [(t.name, group) for t in topics for group in admin.groups(t.name)]
+        kafka = [(t.name, group) for t in topics for group in admin.kafka_groups(t.name)]
     now = datetime.now(UTC)
     print_list(
         output,
-        [{"topic": name, "group": group} for name, group in found],
-        ["TOPIC", "GROUP", "MEMBERS", "GENERATION", "LAG", "OLDEST", "COMMITTED"],
+        [{"topic": name, "group": group} for name, group in found]
+        + [{"topic": name, "kafka_group": group} for name, group in kafka],
+        ["TOPIC", "GROUP", "KIND", "MEMBERS", "GENERATION", "LAG", "OLDEST", "COMMITTED"],
         [
             (
                 formatting.topic(name),
                 group.name,
+                "smq",
                 str(len(group.members)),
                 str(group.generation),
                 _lag(group),
@@ -57,6 +60,10 @@ def list_groups(
                 _ago(group.committed_at, now),
             )
             for name, group in found
+        ]
+        + [
+            (formatting.topic(name), it.name, "Kafka", "–", "–", _lag(it), "–", _ago(it.committed_at, now))
+            for name, it in kafka
         ],
         right=["MEMBERS", "GENERATION", "LAG", "OLDEST"],
         wide=["COMMITTED"],
@@ -70,9 +77,20 @@ def describe(topic: TopicName, group: GroupName, output: OutputOption = Output.T
     with client() as connected, filer_named(connected, see=f"smq group describe {topic} {group}"):
         admin = connected.admin()
         name = admin.topic(topic).name
-        found = admin.group(topic, group)
-    if print_value(output, {"topic": name, "group": found}):
+        kafka = next((it for it in admin.kafka_groups(topic, describe=group) if it.name == group), None)
+        found = next((it for it in admin.groups(topic) if it.name == group), None)
+        if kafka is None and found is None:
+            admin.group(topic, group)  # raises, and says which groups there are
+    both = {"group": found, "kafka_group": kafka}
+    if print_value(output, {"topic": name, **{kind: it for kind, it in both.items() if it is not None}}):
         return
+    if found is not None:
+        _describe(name, found)
+    if kafka is not None:
+        _describe_kafka(name, kafka)
+
+
+def _describe(name: str, found: GroupInfo) -> None:
     now = datetime.now(UTC)
     details = {
         "Name": found.name,
@@ -97,6 +115,27 @@ def describe(topic: TopicName, group: GroupName, output: OutputOption = Output.T
                 f"{it.member} has returned all messages of {it.segment}: the group waits for its commit of offset "
                 f"{it.end}, and reads what follows the segment then"
             )
+
+
+def _describe_kafka(name: str, found: KafkaGroupInfo) -> None:
+    now = datetime.now(UTC)
+    details = {
+        "Name": found.name,
+        "Topic": formatting.topic(name),
+        "Kind": "Kafka",
+        "Lag": _lag(found),
+        "Committed": _ago(found.committed_at, now),
+        "Active": _ago(found.last_active_at, now),
+    }
+    for heading, text in details.items():
+        out.print(Text.assemble((f"{heading + ':':<13}", "bold"), text))
+    out.print()
+    print_table(
+        ["PARTITION", "COMMITTED", "END", "LAG"],
+        [(str(it.partition), f"{it.committed:,}", f"{it.end:,}", f"{it.lag:,}") for it in found.partitions],
+        right=["PARTITION", "COMMITTED", "END", "LAG"],
+    )
+    print_note("kafka-consumer-groups.sh --describe shows its members, and the messages that are in no file yet")
 
 
 @app.command(cls=ListCommand)
@@ -233,7 +272,7 @@ def _position(positions: dict[str, int], segment: str) -> str:
     return f"{positions[segment]:,}" if segment in positions else "–"
 
 
-def _lag(group: GroupInfo) -> str:
+def _lag(group: GroupInfo | KafkaGroupInfo) -> str:
     if group.unreadable:
         return "unreadable"
     return f"{group.lag:,}" if group.lag is not None else "–"
