@@ -10,6 +10,7 @@ EDGE = "operator/smq_operator/cleanup/kafka_retention.py"
 SILENCE = "operator/smq_operator/cleanup/kafka_silence.py"
 GROUPS = "operator/smq_operator/groups/kafka_groups.py"
 TEST = "tests/unit/operator/cleanup/test_kafka_retention.py"
+TEST_LAGS = "tests/unit/operator/groups/test_kafka_group_lags.py"
 COORDINATOR = "broker/smq_broker/kafka/groups/coordinator.py"
 
 MUTATIONS = (
@@ -115,5 +116,32 @@ MUTATIONS = (
             "tests/unit/broker/kafka/test_group_coordinator.py"
             "::test_the_document_of_a_group_with_members_is_written_now_and_then",
         ),
+    ),
+    Mutation(
+        "do_not_look_for_kafka_groups",
+        "The leader reads the groups of Kafka clients before it removes anything.",
+        "operator/smq_operator/cleanup/garbage_collection.py",
+        "readers = await self._read_readers(topic, clocks) if topic.spec.retention_keeps_unread else None",
+        "readers = None",
+        (f"{TEST}::test_the_leader_reads_the_groups_before_it_removes[True]",),
+    ),
+    Mutation(
+        "count_no_lag_in_living_segments",
+        "The lag counts messages of living segments, too.",
+        "storage/smq_storage/partitions/stored_ends.py",
+        "        if last is not None:",
+        "        if False:",
+        (
+            f"{TEST_LAGS}::test_the_ends_of_partitions_are_those_of_sealed_and_living_segments",
+            f"{TEST_LAGS}::test_the_lag_is_what_is_not_committed_of_each_partition",
+        ),
+    ),
+    Mutation(
+        "subtract_what_a_group_has_read_beyond_files",
+        "A group that has read more than is in files has no lag there, and no other lag is less because of it.",
+        "operator/smq_operator/groups/kafka_group_lags.py",
+        "max(0, end - committed)",
+        "end - committed",
+        (f"{TEST_LAGS}::test_the_lag_is_what_is_not_committed_of_each_partition",),
     ),
 )

@@ -41,6 +41,8 @@ EXPECTED = {
     "GroupInfo",
     "GroupReset",
     "GroupSegment",
+    "KafkaGroupInfo",
+    "KafkaGroupPartition",
     "PinInfo",
     "ProblemInfo",
     "SpecRejected",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,18 +19,25 @@ from smq_operator.cleanup.filer_clock import ClockReading, FilerClock
 from smq_operator.cleanup.kafka_retention import KafkaReaders
 from smq_operator.cleanup.kafka_silence import MAX_UNSEEN, REJOIN_TIME, KafkaSilence
 from smq_operator.cleanup.retention import read_consistent, remove_expired
+from smq_operator.cleanup.trim import Trim, TrimRequest, trim_topic
 from smq_operator.groups.kafka_groups import KafkaGroups
+from smq_operator.platform_port import DesiredTopic
+from smq_operator.reconcile.topics.index_copy import IndexCopy
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
-from smq_storage.catalog import paths
+from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.filer_time import modified_at
 from smq_storage.catalog.kafka_groups import StoredKafkaGroup, put_kafka_group, read_kafka_group
 from smq_storage.catalog.topics import put_current, put_topic
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
+from support import virtual_time
 from support.data.clocks import leader_at
 from support.data.counted_topic import HOLDER, CountedTopic
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory
 
 RETRY_POLICY = RetryPolicy(2.0)
 HOUR = 3600 * SECOND
@@ -104,6 +112,46 @@ def test_a_segment_without_its_seal_chunk_stays(store: Store) -> None:
     store.delete(ChunkChain(store, old.topic.name, old.topic.uid, old.first).path(3))
     assert removed(old.collect({0: 3, 1: 1})) == []
     assert removed(old.collect()) == [old.first, old.second]
+
+
+def test_a_trim_says_who_has_not_read_what_it_removes(store: Store) -> None:
+    old = OldTopic(store)
+    readers = KafkaReaders([KafkaGroupProgress("g", {0: 1})])
+    known, started = read_consistent(store, old.topic), {(HOLDER.incarnation, old.living)}
+
+    def trim(*, skip_unread: bool) -> Trim:
+        request = TrimRequest(10**15, preview=True, skip_unread=skip_unread)
+        return trim_topic(
+            store, old.topic, request, known, [], started, leader_at(9**16), RETRY_POLICY, not_held, readers
+        )
+
+    assert [dict(it.kafka_unread) for it in trim(skip_unread=True).removals] == [{"g": 2}, {"g": 1}]
+    kept = trim(skip_unread=False)
+    assert kept.removals == [] and kept.kept[old.first] == "not read to its end by g (Kafka)"
+
+
+def not_held(store: Store, topic: Topic, retry_policy: RetryPolicy) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("has_group", [False, True])
+@virtual_time.virtual_time
+async def test_the_leader_reads_the_groups_before_it_removes(has_group: bool) -> None:
+    store = open_store("memory://")
+    old = OldTopic(store, retention_age=5 * SECOND)
+    managed = ManagedTopic(
+        DesiredTopic(name=old.topic.name, spec=old.topic.spec), old.topic, index=IndexCopy(is_read=True)
+    )
+    managed.index.merge(sealed_index.load(store, old.topic.name, old.topic.uid))
+    leader = LeaderInMemory(FakePlatform(), FakeFleet(store), store)
+    if has_group:
+        commit(store, old.topic, "g", 0)
+    await leader.parts.filer_clock.read()
+    await asyncio.sleep(6)
+    await leader.garbage_collector._apply_retention(managed, old.topic)
+    removed = [it.name for it in sealed_index.load(store, old.topic.name, old.topic.uid).removed_segments]
+    assert removed == ([] if has_group else [old.first])
+    assert dict(managed.retention_held) == ({old.first: ["g (Kafka)"]} if has_group else {})
 
 
 # ---- documents
