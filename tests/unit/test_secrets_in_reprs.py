@@ -53,6 +53,8 @@ MESSAGE_KEYS = {
 OTHERS = {
     # The number of an API of Kafka.
     "smq_broker.kafka.protocol.messages.KafkaRequest": {"api_key"},
+    # The id or the name of a topic.
+    "smq_broker.kafka.apis.fetch_sessions.WantedTopic": {"key"},
     # An object, whose own repr is below: it hides what it has.
     "smq.transport.connect_target.ConnectTarget": {"key"},
     "smq.transport.dialer.Dialer": {"credentials"},
