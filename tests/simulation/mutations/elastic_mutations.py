@@ -299,7 +299,7 @@ def never_scale_in(patch: Patch) -> None:
 @mutation
 def remove_what_a_group_has_still_to_read(patch: Patch) -> None:
     """With ``unread: Keep`` a segment stays until every active group has read it."""
-    patch.setattr(retention, "_is_active", lambda *args: False)
+    patch.setattr(retention, "is_active", lambda *args: False)
 
 
 @mutation
