@@ -71,7 +71,7 @@ FIRST_SEEDS = {
     "publish_uploads_of_any_age": 31,
     "publish_uploads_that_are_about_to_be_collected": 93,
     "publish_values_that_are_about_to_be_collected": 30,
-    "read_the_groups_before_what_expires": 46,
+    "read_the_groups_before_what_expires": 130,
     "remove_a_segment_before_its_predecessors": 7,
     "remove_what_a_group_has_still_to_read": 7,
     "remove_what_the_layout_still_has": 208,
