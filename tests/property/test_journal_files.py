@@ -44,9 +44,9 @@ def writes(nonce: int, records: Payloads) -> list[tuple[int, bytes]]:
     """The writes that make a file: where, and what."""
     at, made = RECORDS_AT, [(0, empty_file(nonce))]
     for header, body in records:
-        parts, end = record_parts(nonce, at, header, [body[:10], body[10:]])
+        parts, record = record_parts(nonce, at, header, [body[:10], body[10:]])
         made.append((at, b"".join(map(bytes, parts))))
-        at = end
+        at = record.end
     return made
 
 

@@ -99,8 +99,8 @@ def empty_file(nonce: int) -> bytes:
     return _mark(FILE, 0, nonce, 0) + _mark(END, 0, 0, nonce ^ RECORDS_AT)
 
 
-def record_parts(nonce: int, at: int, header: bytes, body: Sequence[Bytes]) -> tuple[list[Bytes], int]:
-    """The buffers to write at ``at``, where the records end, and their end thereafter. ``body`` is in some parts."""
+def record_parts(nonce: int, at: int, header: bytes, body: Sequence[Bytes]) -> tuple[list[Bytes], StoredRecord]:
+    """The buffers to write at ``at``, where records end, and where this one is. ``body`` is in some parts."""
     body_length = sum(_length(part) for part in body)
     body_at, body_end, end = _layout(at, len(header), body_length)
     seed = nonce ^ at
@@ -111,13 +111,7 @@ def record_parts(nonce: int, at: int, header: bytes, body: Sequence[Bytes]) -> t
         checksum.update(part)  # type: ignore[arg-type]
     begin = _mark(RECORD, len(header), body_length, seed) + padded
     rest = padding + _CHECKSUM.pack(checksum.intdigest()) + _mark(END, 0, 0, nonce ^ end)
-    return [begin, *body, rest], end
-
-
-def body_place(at: int, header_length: int, body: Sequence[Bytes]) -> tuple[int, int]:
-    """Where ``record_parts`` places the body, and its length."""
-    length = sum(map(_length, body))
-    return _layout(at, header_length, length)[0], length
+    return [begin, *body, rest], StoredRecord(at + _MARK.size, len(header), body_at, body_length, end)
 
 
 def scan(data: bytes | memoryview) -> ScannedFile:

@@ -37,7 +37,7 @@ class RecycledFiles:
         self._on_resize = on_resize
         self._limit_bytes = limit_bytes
         self._lock = make_lock(BrokerLock.RECYCLED_FILES)
-        self._files: list[tuple[Path, int, MappedFile | None]] = []
+        self._files: list[tuple[Path, int, MappedFile]] = []
         self._bytes = 0
         self._added = 0
 
@@ -53,7 +53,7 @@ class RecycledFiles:
                 self._added += 1
                 recycled = self._folder / str(self._added)
                 path.rename(recycled)
-                self._files.append((recycled, size, mapped))
+                self._files.append((recycled, size, mapped or MappedFile()))
                 self._resized(size)
                 return
         path.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ class RecycledFiles:
     def take(self) -> RecycledFile | None:
         """The one that was added last, whose pages are most likely in memory. It is the caller's from now on."""
         with self._lock:
-            unused = (at for at in reversed(range(len(self._files))) if not _is_in_use(self._files[at]))
+            unused = (at for at in reversed(range(len(self._files))) if not self._files[at][2].in_use())
             at = next(unused, None)
             if at is None:
                 return None
@@ -88,8 +88,3 @@ class RecycledFiles:
     def _resized(self, nbytes: int) -> None:
         self._bytes += nbytes
         self._on_resize(nbytes)
-
-
-def _is_in_use(file: tuple[Path, int, MappedFile | None]) -> bool:
-    mapped = file[2]
-    return mapped is not None and mapped.in_use()

@@ -35,7 +35,6 @@ from smq_broker.journal.record_format import (
     END_BYTES,
     RECORDS_AT,
     Bytes,
-    body_place,
     empty_file,
     record_parts,
 )
@@ -176,16 +175,15 @@ class SegmentJournal:
         current = self._files[-1]
         assert self._fd is not None
         began = time.perf_counter()
-        parts, record_end = record_parts(current.nonce, current.at, header, body)
+        parts, record = record_parts(current.nonce, current.at, header, body)
         self._write(self._fd, parts, current.at)
-        self._meter.written(record_end - current.at, time.perf_counter() - began)
-        body_at, body_length = body_place(current.at, len(header), body)
-        current.at, current.end = record_end, end
-        self._resize(current, max(current.size, record_end + END_BYTES))
-        if body_length < MAP_FROM_BYTES:
+        self._meter.written(record.end - current.at, time.perf_counter() - began)
+        current.at, current.end = record.end, end
+        self._resize(current, max(current.size, record.end + END_BYTES))
+        if record.body_length < MAP_FROM_BYTES:
             return None
         try:
-            return current.mapped.read(self._fd, body_at, body_length)
+            return current.mapped.read(self._fd, record.body_at, record.body_length)
         except OSError:
             return None  # too many mappings: these rows stay in memory
 

@@ -546,7 +546,7 @@ MUTATIONS = (
         "use_a_file_again_whose_rows_are_read",
         "A journal's file is used again only when nobody can read its former rows any more.",
         "broker/smq_broker/journal/recycled_files.py",
-        "if not _is_in_use(self._files[at]))",
+        "if not self._files[at][2].in_use())",
         "if True)",
         (f"{TEST_MAPPED_ROWS}::test_a_file_is_not_used_again_while_its_rows_may_be_read",),
     ),
