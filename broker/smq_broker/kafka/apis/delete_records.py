@@ -34,9 +34,7 @@ class DeleteRecordsApi:
             return result | {"error_code": allowed}
         try:
             return result | {"error_code": ErrorCode.none, "low_watermark": await self._start(name, wanted)}
-        except Refused as refused:
-            return result | {"error_code": refused.code}
-        except SmqError as error:
+        except (Refused, SmqError) as error:
             return result | {"error_code": error_code_of(error)}
 
     async def _start(self, name: str, wanted: Any) -> int:

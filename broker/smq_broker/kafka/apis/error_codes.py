@@ -53,5 +53,7 @@ _CODES: tuple[tuple[type[SmqError], ErrorCode], ...] = (
 )
 
 
-def error_code_of(error: SmqError) -> ErrorCode:
+def error_code_of(error: Refused | SmqError) -> ErrorCode:
+    if isinstance(error, Refused):
+        return error.code
     return next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.unknown_server_error)

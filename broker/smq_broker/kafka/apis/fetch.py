@@ -145,9 +145,7 @@ class FetchApi:
             if wanted.topic.denied is not ErrorCode.none:
                 raise Refused(wanted.topic.denied)
             return await self._read_partition(wanted, left, watches)
-        except Refused as refused:
-            code = refused.code
-        except SmqError as error:
+        except (Refused, SmqError) as error:
             code = error_code_of(error)
         return None, FetchedPartition(partition=wanted.request.partition, error_code=code.value)
 

@@ -97,9 +97,7 @@ class OffsetsApi:
             if not reads_filer:
                 return find(hosted, partition, tail)
             return await self._blocking.call(lambda: find(hosted, partition, tail))
-        except Refused as refused:
-            return {"error_code": refused.code}
-        except SmqError as error:
+        except (Refused, SmqError) as error:
             return {"error_code": error_code_of(error)}
 
     def _offset(self, timestamp: int, hosted: HostedSegment, partition: int, tail: TailRead) -> Answer:

@@ -105,9 +105,7 @@ class ProduceApi:
             return _Appended(append, batch.rows)
         except RecordError as error:
             return _refused_records(error)
-        except Refused as refused:
-            return {"error_code": refused.code, "error_message": refused.message}
-        except SmqError as error:
+        except (Refused, SmqError) as error:
             return {"error_code": error_code_of(error), "error_message": error.message}
 
     async def _primary(self, name: str | None, partition: int) -> HostedSegment:
