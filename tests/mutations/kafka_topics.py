@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-CREATE = "broker/smq_broker/kafka/apis/create_topics.py"
-ALTER = "broker/smq_broker/kafka/apis/alter_configs.py"
-PARTITIONS = "broker/smq_broker/kafka/apis/topic_partitions.py"
+CREATE = "broker/smq_broker/kafka/admin/create_topics.py"
+ALTER = "broker/smq_broker/kafka/admin/alter_configs.py"
+PARTITIONS = "broker/smq_broker/kafka/admin/topic_partitions.py"
 TOPICS = "broker/smq_broker/kafka/topics.py"
 CONFIGS = "core/smq_core/kafka_topics/configs.py"
 NAMES = "storage/smq_storage/catalog/kafka_names.py"

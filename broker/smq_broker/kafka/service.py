@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 
-from smq_broker.kafka.apis.administration import admin_apis
+from smq_broker.kafka.admin.administration import admin_apis
 from smq_broker.kafka.apis.fetch import FetchApi
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.apis.metadata import MetadataApi

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.static.primitive import i32Timedelta
 
-from smq_broker.kafka.apis import administration as keys
+from smq_broker.kafka.admin import administration as keys
 from smq_broker.kafka.cluster import KafkaCluster, node_id
 from smq_broker.kafka.executor import LoopCalls
 from smq_broker.kafka.protocol.codec import encode_response

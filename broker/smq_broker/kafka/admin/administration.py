@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from smq_broker.kafka.apis.acls import create_acls, delete_acls, describe_acls
-from smq_broker.kafka.apis.alter_configs import AlterConfigsApi
-from smq_broker.kafka.apis.create_topics import DEFAULT_PARTITIONS, MIN_REPLICAS, CreateTopicsApi
-from smq_broker.kafka.apis.delete_records import DeleteRecordsApi
-from smq_broker.kafka.apis.delete_topics import DeleteTopicsApi
-from smq_broker.kafka.apis.describe_configs import DescribeConfigsApi, broker_configs
+from smq_broker.kafka.admin.acls import create_acls, delete_acls, describe_acls
+from smq_broker.kafka.admin.alter_configs import AlterConfigsApi
+from smq_broker.kafka.admin.create_topics import DEFAULT_PARTITIONS, MIN_REPLICAS, CreateTopicsApi
+from smq_broker.kafka.admin.delete_records import DeleteRecordsApi
+from smq_broker.kafka.admin.delete_topics import DeleteTopicsApi
+from smq_broker.kafka.admin.describe_configs import DescribeConfigsApi, broker_configs
+from smq_broker.kafka.admin.topic_changes import TopicChanges
+from smq_broker.kafka.admin.topic_partitions import TopicPartitionsApi
 from smq_broker.kafka.apis.leaders import Leaders
-from smq_broker.kafka.apis.topic_changes import TopicChanges
-from smq_broker.kafka.apis.topic_partitions import TopicPartitionsApi
 from smq_broker.kafka.cluster import KafkaCluster
 from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.partitions.histories import Histories

@@ -7,8 +7,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from smq_broker.kafka.admin.topic_changes import TopicChanges, check, outcome
 from smq_broker.kafka.apis.error_codes import NO_THROTTLE, Refused
-from smq_broker.kafka.apis.topic_changes import TopicChanges, check, outcome
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.topics import KafkaTopic, KafkaTopics
 

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from smq_broker.kafka.apis.describe_configs import TOPIC
+from smq_broker.kafka.admin.describe_configs import TOPIC
+from smq_broker.kafka.admin.topic_changes import TopicChanges, check, outcome
 from smq_broker.kafka.apis.error_codes import NO_THROTTLE, Refused
-from smq_broker.kafka.apis.topic_changes import TopicChanges, check, outcome
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.topics import KafkaTopic, KafkaTopics
 from smq_core.kafka_topics.configs import (

@@ -1,0 +1,1 @@
+"""The APIs of the listener with which clients look after topics."""
