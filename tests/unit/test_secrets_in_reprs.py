@@ -40,6 +40,7 @@ MESSAGE_KEYS = {
     "smq.producing.batching.row_batch.RowBatch": {"keys"},
     "smq.reading.open_topic.OpenedTopic": {"key"},
     "smq_broker.kafka.records.decoding.DecodedRecords": {"keys"},
+    "smq_broker.kafka.records.decoding.RecordLists": {"keys"},
     "smq_broker.rows.batches.WireSchemas": {"key"},
     "smq_core.file_lists.file_list.FileEntry": {"key_min", "key_max"},
     "smq_core.invariants.Message": {"key"},

@@ -29,7 +29,26 @@ TEST_FETCH = "tests/unit/broker/kafka/test_fetch.py"
 SESSIONS = "broker/smq_broker/kafka/apis/fetch_sessions.py"
 TEST_SESSIONS = "tests/unit/broker/kafka/test_fetch_sessions.py"
 
+ROWS = "broker/smq_broker/kafka/partitions/rows.py"
+TEST_INCOMING = "tests/unit/broker/kafka/test_incoming_batches.py"
+
 MUTATIONS = (
+    Mutation(
+        "drop_keys_of_a_batch_that_has_some",
+        "Messages of which some have no key keep the keys that they have.",
+        ROWS,
+        " or records.keys.count(None) not in (0, header.records)",
+        "",
+        (f"{TEST_INCOMING}::test_few_plain_messages_are_lists",),
+    ),
+    Mutation(
+        "drop_headers_of_few_messages",
+        "Messages with headers keep them, however few they are.",
+        ROWS,
+        "any(records.headers) or ",
+        "",
+        (f"{TEST_INCOMING}::test_the_rows_are_those_of_the_batch",),
+    ),
     Mutation(
         "read_all_partitions_of_a_fetch_again",
         "A Fetch that waits reads the partitions that have changed.",
@@ -260,7 +279,7 @@ MUTATIONS = (
         "accept_kafka_records_of_any_time",
         "The times of records are those that topics accept.",
         DECODING,
-        "    _check_times(times, first)\n",
+        "    _check_timestamps(times, first)\n",
         "",
         (f"{TEST_RECORDS}::test_a_time_that_python_does_not_have_is_refused",),
     ),

@@ -7,10 +7,8 @@ that does not wait by itself waits here.
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 
 from kio.schema.errors import ErrorCode
-from kio.static.primitive import i32Timedelta
 
 from smq_broker.access.callers import StreamQuota
 from smq_broker.kafka.apis.error_codes import error_code_of
@@ -54,7 +52,7 @@ class Admission:
         """The request has written that much to the topic, or read it."""
         self._streams[topic].use(nbytes, messages)
 
-    def throttle_time(self) -> i32Timedelta:
+    def throttle_ms(self) -> int:
         """How long the client had better wait."""
         left = max((it.pause_seconds() for it in self._streams.values()), default=0.0)
-        return i32Timedelta.parse(timedelta(milliseconds=int(min(left, MAX_THROTTLE_SECONDS) * 1000)))
+        return int(min(left, MAX_THROTTLE_SECONDS) * 1000)

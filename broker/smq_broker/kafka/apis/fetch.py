@@ -9,7 +9,6 @@ import asyncio
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -135,8 +134,7 @@ class FetchApi:
         for fetched in topics:
             if admission.is_limited(fetched.name):
                 admission.use(fetched.name, *_sent(fetched))
-        throttle_ms = admission.throttle_time() // timedelta(milliseconds=1)
-        return FetchResponse(topics=topics, throttle_ms=throttle_ms, session_id=session.id)
+        return FetchResponse(topics=topics, throttle_ms=admission.throttle_ms(), session_id=session.id)
 
     async def _read(
         self, wanted: WantedPartition, left: int, watches: Watches

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from smq_broker.kafka.apis.admission import Admission
-from smq_broker.kafka.apis.error_codes import NO_THROTTLE, Refused, error_code_of
+from smq_broker.kafka.apis.error_codes import Refused, error_code_of
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.executor import Blocking, LoopCalls
 from smq_broker.kafka.partitions.append import BatchAppend
 from smq_broker.kafka.partitions.rows import incoming_batch
-from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_broker.kafka.protocol.messages import RequestContext
 from smq_broker.kafka.protocol.produce_request import ProducedPartition, ProduceRequest
+from smq_broker.kafka.protocol.produce_response import (
+    AppendedPartition,
+    AppendedTopic,
+    ProduceResponse,
+    RecordFailure,
+)
 from smq_broker.kafka.records.batch_header import parse_batch
-from smq_broker.kafka.records.decoding import decode_records
 from smq_broker.kafka.records.errors import InvalidRecord, RecordError
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
@@ -28,16 +32,21 @@ from smq_core.replica.log_entries import IncomingBatch
 NS_PER_MS = 1_000_000
 # Larger batches are decoded in another thread, so that others do not wait.
 DECODE_IN_LOOP_BYTES = 64 * 1024
-# Of a partition's response.
-_Fields: TypeAlias = dict[str, Any]
 
 ALL_REPLICAS, ONE_REPLICA, NO_ACK = -1, 1, 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Appended:
+class _Appending(NamedTuple):
+    partition: int
     append: BatchAppend
     rows: int
+
+    async def finish(self, deadline: float) -> AppendedPartition:
+        """The response, once it is known what became of the batch."""
+        try:
+            return AppendedPartition(self.partition, base_offset=await self.append.offset(deadline))
+        except SmqError as error:
+            return AppendedPartition(self.partition, error_code_of(error).value, error_message=error.message)
 
 
 class ProduceApi:
@@ -58,55 +67,61 @@ class ProduceApi:
         self._unawaited: set[asyncio.Future[None]] = set()
         """Appends whose client wants no ack. The loop alone would not keep them."""
 
-    async def produce(self, request: ProduceRequest, context: RequestContext) -> ResponseBody:
+    async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
         """All batches are appended before the acks of any are awaited. The next request of a connection begins its
         appends after those of this one, so that the batches of a producer stay in order. A client above its quota waits
         before its next batch.
         """
         if request.transactional_id is not None:
-            return self._refuse_all(request, ErrorCode.transactional_id_authorization_failed)
+            return _refuse_all(request, ErrorCode.transactional_id_authorization_failed)
         if request.acks not in (ALL_REPLICAS, ONE_REPLICA, NO_ACK):
-            return self._refuse_all(request, ErrorCode.invalid_required_acks)
+            return _refuse_all(request, ErrorCode.invalid_required_acks)
         deadline = time.monotonic() + max(0, request.timeout_ms) / 1000
-        started: list[list[tuple[int, _Appended | _Fields]]] = []
+        started: list[list[_Appending | AppendedPartition]] = []
         admission = Admission(context.access)
         async with context.connection.produce_turn:
             for topic in request.topics:
                 name = await self._leaders.name_of(topic.name, topic.topic_id)
                 denied = await admission.admit(name)
                 if denied is not ErrorCode.none:
-                    started.append([(it.partition, {"error_code": denied}) for it in topic.partitions])
+                    started.append([AppendedPartition(it.partition, denied.value) for it in topic.partitions])
                     continue
                 until = deadline + admission.waited_seconds
-                own = [(it.partition, await self._start(name, it, until)) for it in topic.partitions]
+                own = [await self._start(name, it, until) for it in topic.partitions]
                 started.append(own)
                 if name is not None and admission.is_limited(name):
                     nbytes = sum(len(it.records or b"") for it in topic.partitions)
-                    admission.use(name, nbytes, sum(it.rows for _, it in own if isinstance(it, _Appended)))
+                    admission.use(name, nbytes, sum(it.rows for it in own if isinstance(it, _Appending)))
         deadline += admission.waited_seconds
         if request.acks == NO_ACK:
-            for _, it in chain.from_iterable(started):
-                if isinstance(it, _Appended):
+            for it in chain.from_iterable(started):
+                if isinstance(it, _Appending):
                     self._unawaited.add(task := asyncio.ensure_future(it.append.finish(deadline)))
                     task.add_done_callback(self._unawaited.discard)
             return None
-        responses = []
-        for topic, partitions in zip(request.topics, started, strict=True):
-            results = [await self._finish(index, it, deadline) for index, it in partitions]
-            responses.append({"name": topic.name, "topic_id": topic.topic_id, "partition_responses": results})
-        return {"throttle_time": admission.throttle_time(), "responses": responses}
+        topics = []
+        for topic, own in zip(request.topics, started, strict=True):
+            partitions = [await it.finish(deadline) if isinstance(it, _Appending) else it for it in own]
+            topics.append(AppendedTopic(topic.name, topic.topic_id, partitions))
+        return ProduceResponse(topics, admission.throttle_ms())
 
-    async def _start(self, name: str | None, data: ProducedPartition, deadline: float) -> _Appended | _Fields:
+    async def _start(
+        self, name: str | None, data: ProducedPartition, deadline: float
+    ) -> _Appending | AppendedPartition:
+        partition = data.partition
         try:
-            hosted = await self._primary(name, data.partition)
+            hosted = await self._primary(name, partition)
             batch = await self._decode(data)
             append = BatchAppend(hosted, self._calls, asyncio.get_running_loop())
             await append.append(batch, deadline)
-            return _Appended(append, batch.rows)
+            return _Appending(partition, append, batch.rows)
         except RecordError as error:
-            return _refused_records(error)
+            failures: list[RecordFailure] = []
+            if isinstance(error, InvalidRecord) and error.index is not None:
+                failures.append(RecordFailure(error.index, error.message))
+            return AppendedPartition(partition, error.error_code, record_errors=failures, error_message=error.message)
         except (Refused, SmqError) as error:
-            return {"error_code": error_code_of(error), "error_message": error.message}
+            return AppendedPartition(partition, error_code_of(error).value, error_message=error.message)
 
     async def _primary(self, name: str | None, partition: int) -> HostedSegment:
         hosted = await self._leaders.primary(name, partition)
@@ -129,40 +144,20 @@ class ProduceApi:
             raise Refused(ErrorCode.invalid_record, "the request has no records for this partition")
 
         def decode() -> IncomingBatch:
-            header = parse_batch(records)
+            now_ms = time.time_ns() // NS_PER_MS
             return incoming_batch(
-                header, decode_records(records, header, self._max_batch), data.partition, time.time_ns() // NS_PER_MS
+                records, parse_batch(records), data.partition, now_ms=now_ms, max_bytes=self._max_batch
             )
 
         return decode() if len(records) <= DECODE_IN_LOOP_BYTES else await self._blocking.call(decode)
 
-    async def _finish(self, index: int, started: _Appended | _Fields, deadline: float) -> _Fields:
-        result: _Fields = {"index": index, "base_offset": -1, "record_errors": ()}
-        if not isinstance(started, _Appended):
-            return result | started
-        try:
-            return result | {"error_code": ErrorCode.none, "base_offset": await started.append.offset(deadline)}
-        except SmqError as error:
-            return result | {"error_code": error_code_of(error), "error_message": error.message}
 
-    @staticmethod
-    def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ResponseBody:
-        refused = {"error_code": code, "base_offset": -1, "record_errors": ()}
-        return {
-            "throttle_time": NO_THROTTLE,
-            "responses": [
-                {
-                    "name": topic.name,
-                    "topic_id": topic.topic_id,
-                    "partition_responses": [{"index": it.partition} | refused for it in topic.partitions],
-                }
-                for topic in request.topics
-            ],
-        }
-
-
-def _refused_records(error: RecordError) -> _Fields:
-    fields: _Fields = {"error_code": ErrorCode(error.error_code), "error_message": error.message}
-    if isinstance(error, InvalidRecord) and error.index is not None:
-        fields["record_errors"] = [{"batch_index": error.index, "batch_index_error_message": error.message}]
-    return fields
+def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        [
+            AppendedTopic(
+                topic.name, topic.topic_id, [AppendedPartition(it.partition, code.value) for it in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )

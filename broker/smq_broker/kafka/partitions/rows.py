@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,13 +11,15 @@ import pyarrow.compute as pc
 
 from smq_broker.kafka.partitions.tail_index import IndexedEntry
 from smq_broker.kafka.records.batch_header import BatchHeader
-from smq_broker.kafka.records.decoding import DecodedRecords
+from smq_broker.kafka.records.decoding import DecodedRecords, decode_few_records, decode_records
 from smq_broker.kafka.records.encoding import encode_records
 from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES
-from smq_broker.rows.blocks import ArrowBlock
+from smq_broker.rows.blocks import ArrowBlock, Block
 from smq_broker.rows.payloads import Payload
+from smq_broker.rows.small_batches import SmallBatch
 from smq_core.model.kafka_producers import KafkaBatchId
 from smq_core.replica.log_entries import IncomingBatch
+from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, message_schema
 
 SCHEMA = message_schema()
@@ -23,19 +27,15 @@ US_PER_MS = 1000
 NO_TIMESTAMP = -1
 
 
-def incoming_batch(header: BatchHeader, records: DecodedRecords, partition: int, now_ms: int) -> IncomingBatch:
-    """The records of one batch as the log takes them. Those without a timestamp are of now."""
-    count = len(records.values)
-    times = pc.if_else(pc.equal(records.timestamps, NO_TIMESTAMP), now_ms, records.timestamps)
-    timestamps = pc.multiply(times, US_PER_MS).cast(TIMESTAMP)
-    columns = [
-        pa.array(np.full(count, partition, np.int32)),
-        timestamps,
-        records.keys,
-        records.values,
-        records.headers,
-    ]
-    block = ArrowBlock(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+def incoming_batch(
+    data: memoryview, header: BatchHeader, partition: int, *, now_ms: int, max_bytes: int
+) -> IncomingBatch:
+    """The records of a batch as the log takes them. Those without a timestamp are of now.
+
+    Raises RecordError if they cannot be decoded, or have more than ``max_bytes``.
+    """
+    block = _block(data, header, partition, now_ms, max_bytes)
+    count = block.num_rows
     return IncomingBatch(
         id=KafkaBatchId(header.producer_id, header.producer_epoch, header.base_sequence),
         rows=count,
@@ -45,6 +45,31 @@ def incoming_batch(header: BatchHeader, records: DecodedRecords, partition: int,
         payload=Payload(block),
         partition_rows=((partition, count),),
     )
+
+
+def _block(data: memoryview, header: BatchHeader, partition: int, now_ms: int, max_bytes: int) -> Block:
+    """The rows as lists if they are few, because each call of Arrow costs more than they do."""
+    if header.records > MAX_SMALL_BATCH_ROWS:
+        return _arrow_block(decode_records(data, header, max_bytes), partition, now_ms)
+    records = decode_few_records(data, header, max_bytes)
+    if any(records.headers) or None in records.values or records.keys.count(None) not in (0, header.records):
+        return _arrow_block(records.to_arrow(), partition, now_ms)
+    times = [(now_ms if it == NO_TIMESTAMP else it) * US_PER_MS for it in records.timestamps]
+    keys = cast("list[bytes]", records.keys) if records.keys[0] is not None else ()
+    small = SmallBatch([partition] * header.records, times, keys, cast("list[bytes]", records.values))
+    return small if small.is_small else ArrowBlock(small.to_arrow())
+
+
+def _arrow_block(records: DecodedRecords, partition: int, now_ms: int) -> Block:
+    times = pc.if_else(pc.equal(records.timestamps, NO_TIMESTAMP), now_ms, records.timestamps)
+    columns = [
+        pa.array(np.full(len(times), partition, np.int32)),
+        pc.multiply(times, US_PER_MS).cast(TIMESTAMP),
+        records.keys,
+        records.values,
+        records.headers,
+    ]
+    return ArrowBlock(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
 
 def rows_of(found: IndexedEntry, partition: int, offset: int) -> pa.RecordBatch:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from smq_broker.kafka.protocol.cursor import INT16, INT32, unsigned_varint
+from smq_broker.kafka.protocol.cursor import INT32, unsigned_varint
 from smq_broker.kafka.protocol.messages import Part
+from smq_broker.kafka.protocol.response_writer import ResponseWriter
 
 LOG_START_FROM = 5
 SESSIONS_FROM = 7
@@ -74,13 +75,17 @@ class FetchResponse:
 
     def encode(self, version: int) -> Sequence[Part]:
         """The body in this version of the API, 4 to 18. Records are parts as they are."""
-        writer = _Writer(version)
+        writer = ResponseWriter(flexible=version >= FLEXIBLE_FROM)
         writer.write(INT32.pack(self.throttle_ms))
         if version >= SESSIONS_FROM:
             writer.write(_SESSION.pack(self.error_code, self.session_id))
         writer.write_size(len(self.topics))
         for topic in self.topics:
-            writer.write_topic(topic)
+            writer.write_topic(topic.name, topic.topic_id if version >= TOPIC_IDS_FROM else None)
+            writer.write_size(len(topic.partitions))
+            for partition in topic.partitions:
+                _write_partition(writer, partition, version)
+            writer.write_no_tags()
         if version >= NODES_FROM and self.nodes:
             writer.write_tag(_NODES_TAG, _encode_nodes(self.nodes))
         else:
@@ -88,60 +93,20 @@ class FetchResponse:
         return writer.finish()
 
 
-class _Writer:
-    def __init__(self, version: int) -> None:
-        self._version = version
-        self._flexible = version >= FLEXIBLE_FROM
-        self._parts: list[Part] = []
-        self._open = bytearray()
-        """What follows the last records."""
-
-    def write(self, encoded: bytes) -> None:
-        self._open += encoded
-
-    def write_size(self, size: int) -> None:
-        """Of an array or of bytes."""
-        self._open += unsigned_varint(size + 1) if self._flexible else INT32.pack(size)
-
-    def write_no_tags(self) -> None:
-        if self._flexible:
-            self._open += b"\0"
-
-    def write_tag(self, tag: int, value: bytes) -> None:
-        """The only tagged field of a structure."""
-        self._open += b"\x01" + unsigned_varint(tag) + unsigned_varint(len(value)) + value
-
-    def write_topic(self, topic: FetchedTopic) -> None:
-        if self._version >= TOPIC_IDS_FROM:
-            self._open += topic.topic_id.bytes
-        else:
-            name = topic.name.encode()
-            self._open += (unsigned_varint(len(name) + 1) if self._flexible else INT16.pack(len(name))) + name
-        self.write_size(len(topic.partitions))
-        for partition in topic.partitions:
-            self._write_partition(partition)
-        self.write_no_tags()
-
-    def _write_partition(self, it: FetchedPartition) -> None:
-        state = it.partition, it.error_code, it.high_watermark, it.last_stable_offset
-        if self._version >= LOG_START_FROM:
-            self._open += _PARTITION.pack(*state, it.log_start_offset)
-        else:
-            self._open += _OLD_PARTITION.pack(*state)
-        self.write_size(0)  # aborted transactions
-        if self._version >= PREFERRED_REPLICA_FROM:
-            self._open += INT32.pack(it.preferred_read_replica)
-        self.write_size(sum(map(len, it.records)))
-        if it.records:
-            self._parts += (self._open, *it.records)
-            self._open = bytearray()
-        if self._flexible and it.current_leader is not None:
-            self.write_tag(_LEADER_TAG, _LEADER.pack(*it.current_leader) + b"\0")
-        else:
-            self.write_no_tags()
-
-    def finish(self) -> Sequence[Part]:
-        return (*self._parts, self._open)
+def _write_partition(writer: ResponseWriter, it: FetchedPartition, version: int) -> None:
+    state = it.partition, it.error_code, it.high_watermark, it.last_stable_offset
+    if version >= LOG_START_FROM:
+        writer.write(_PARTITION.pack(*state, it.log_start_offset))
+    else:
+        writer.write(_OLD_PARTITION.pack(*state))
+    writer.write_size(0)  # aborted transactions
+    if version >= PREFERRED_REPLICA_FROM:
+        writer.write(INT32.pack(it.preferred_read_replica))
+    writer.write_part(it.records)
+    if version >= FLEXIBLE_FROM and it.current_leader is not None:
+        writer.write_tag(_LEADER_TAG, _LEADER.pack(*it.current_leader) + b"\0")
+    else:
+        writer.write_no_tags()
 
 
 def _encode_nodes(nodes: Sequence[NodeAddress]) -> bytes:

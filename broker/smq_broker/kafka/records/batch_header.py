@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -42,14 +42,21 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHeader:
-    """``base_offset`` and ``leader_epoch`` are not covered by the CRC, so that a broker can overwrite them."""
+_COMPRESSIONS = frozenset(Compression)
+
+
+class BatchHeader(NamedTuple):
+    """The fields of ``HEADER``.
+
+    ``base_offset`` and ``leader_epoch`` are not covered by the CRC, so that a broker can overwrite them.
+    """
 
     base_offset: int
     length: int
     """Of the batch after this field, in bytes."""
     leader_epoch: int
+    magic: int
+    """The version of the format."""
     crc: int
     attributes: int
     last_offset_delta: int
@@ -81,7 +88,7 @@ def parse_batch(data: memoryview) -> BatchHeader:
         raise UnsupportedRecordFormat(f"record batches have format 2 here, not {data[_MAGIC_AT]}")
     if len(data) < HEADER.size:
         raise CorruptRecord(f"a record batch of {len(data)} bytes has no header")
-    header = _header(data)
+    header = BatchHeader._make(HEADER.unpack_from(data))
     size = LENGTH_END + header.length
     if size < HEADER.size or size > len(data):
         raise CorruptRecord(f"a record batch of {len(data)} bytes says that it has {size}")
@@ -93,27 +100,6 @@ def parse_batch(data: memoryview) -> BatchHeader:
     return header
 
 
-def _header(data: memoryview) -> BatchHeader:
-    base_offset, length, leader_epoch, _, crc, attributes, last, base_ms, max_ms, *producer, records = (
-        HEADER.unpack_from(data)
-    )
-    producer_id, producer_epoch, base_sequence = producer
-    return BatchHeader(
-        base_offset=base_offset,
-        length=length,
-        leader_epoch=leader_epoch,
-        crc=crc,
-        attributes=attributes,
-        last_offset_delta=last,
-        base_timestamp_ms=base_ms,
-        max_timestamp_ms=max_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        records=records,
-    )
-
-
 def _check(header: BatchHeader) -> None:
     if header.attributes & _CONTROL:
         raise InvalidRecord("clients send no control batches")
@@ -121,7 +107,7 @@ def _check(header: BatchHeader) -> None:
         raise TransactionalRecords("transactions are not supported")
     if header.attributes & _RESERVED:
         raise InvalidRecord(f"a record batch has unknown attributes: {header.attributes:#x}")
-    if header.attributes & COMPRESSION_MASK not in set(Compression):
+    if header.attributes & COMPRESSION_MASK not in _COMPRESSIONS:
         raise UnsupportedCompression(f"compression {header.attributes & COMPRESSION_MASK} is not known")
     if header.records < 1 or header.records != header.last_offset_delta + 1:
         raise InvalidRecord(f"a batch of {header.records} records has the last offset {header.last_offset_delta}")

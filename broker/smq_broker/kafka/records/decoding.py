@@ -1,24 +1,24 @@
-"""Decodes the records of a batch to Arrow, and refuses a batch of which one record cannot be decoded."""
+"""Decodes the records of a batch, and refuses a batch of which one record cannot be decoded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from smq_broker.kafka.records.batch_header import COMPRESSION_MASK, HEADER, MAGIC, MIN_RECORD_BYTES, BatchHeader
+from smq_broker.kafka.records.batch_header import COMPRESSION_MASK, HEADER, MIN_RECORD_BYTES, BatchHeader
 from smq_broker.kafka.records.decompression import decompress
 from smq_broker.kafka.records.errors import InvalidRecord
-from smq_storage.chunks.python_times import NOT_IN_PYTHON, all_in_python
+from smq_storage.chunks.python_times import MAX_MICROS, MIN_MICROS, NOT_IN_PYTHON
 from smq_storage.chunks.schemas import HEADERS
 
 # Records that are Python objects at the same time.
-_RECORDS_AT_ONCE = 10_000
+MAX_RECORDS_AT_ONCE = 10_000
 # The codec may look a few bytes behind the end of wrong records before it refuses them.
 _PADDING = bytes(32)
-_TIME = pa.timestamp("ms", tz="UTC")
+_MIN_MS, _MAX_MS = -(-MIN_MICROS // 1000), MAX_MICROS // 1000
 
 
 class DecodedRecords(NamedTuple):
@@ -32,30 +32,53 @@ class DecodedRecords(NamedTuple):
     """As in chunks; null for a record without headers."""
 
 
+class RecordLists(NamedTuple):
+    """One item for each record: :class:`DecodedRecords` before Arrow has them."""
+
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Sequence[tuple[str, bytes | None]] | None]
+
+    def to_arrow(self) -> DecodedRecords:
+        return DecodedRecords(
+            pa.array(self.timestamps, pa.int64()),
+            pa.array(self.keys, pa.binary()),
+            pa.array(self.values, pa.binary()),
+            pa.array(self.headers, HEADERS) if any(self.headers) else pa.nulls(len(self.headers), HEADERS),
+        )
+
+
 def decode_records(data: memoryview, header: BatchHeader, max_bytes: int) -> DecodedRecords:
     """All records of the batch that :func:`~.batch_header.parse_batch` has accepted.
 
     Raises RecordsTooLarge if they have more than ``max_bytes`` once they are decompressed, else InvalidRecord.
     """
-    records = decompress(header.compression, data[HEADER.size :], max_bytes)
-    if len(records) < header.records * MIN_RECORD_BYTES:
-        raise InvalidRecord(f"{header.records} records cannot have {len(records)} bytes")
-    start = HEADER.pack(
-        *(0, header.length, header.leader_epoch, MAGIC, header.crc, header.attributes & ~COMPRESSION_MASK),
-        *(header.last_offset_delta, header.base_timestamp_ms, header.max_timestamp_ms),
-        *(header.producer_id, header.producer_epoch, header.base_sequence, header.records),
-    )
-    batch = DefaultRecordBatch(memoryview(b"".join((start, records, _PADDING)))[: -len(_PADDING)])
-    iterator = iter(batch)
-    parts = [
-        _decode_some(iterator, first, min(_RECORDS_AT_ONCE, header.records - first))
-        for first in range(0, header.records, _RECORDS_AT_ONCE)
-    ]
-    _check_end(iterator, header.records)
+    parts = [lists.to_arrow() for lists in _decode(data, header, max_bytes)]
     return parts[0] if len(parts) == 1 else DecodedRecords(*map(pa.concat_arrays, zip(*parts, strict=True)))
 
 
-def _decode_some(iterator: Any, first: int, number: int) -> DecodedRecords:
+def decode_few_records(data: memoryview, header: BatchHeader, max_bytes: int) -> RecordLists:
+    """As :func:`decode_records`, for a batch of up to ``MAX_RECORDS_AT_ONCE`` records."""
+    (lists,) = _decode(data, header, max_bytes)
+    return lists
+
+
+def _decode(data: memoryview, header: BatchHeader, max_bytes: int) -> Iterator[RecordLists]:
+    records = decompress(header.compression, data[HEADER.size :], max_bytes)
+    if len(records) < header.records * MIN_RECORD_BYTES:
+        raise InvalidRecord(f"{header.records} records cannot have {len(records)} bytes")
+    # Each record says its offset after that of the batch.
+    plain = header._replace(base_offset=0, attributes=header.attributes & ~COMPRESSION_MASK)
+    start = HEADER.pack(*plain)
+    batch = DefaultRecordBatch(memoryview(b"".join((start, records, _PADDING)))[: -len(_PADDING)])
+    iterator = iter(batch)
+    for first in range(0, header.records, MAX_RECORDS_AT_ONCE):
+        yield _decode_some(iterator, first, min(MAX_RECORDS_AT_ONCE, header.records - first))
+    _check_end(iterator, header.records)
+
+
+def _decode_some(iterator: Any, first: int, number: int) -> RecordLists:
     timestamps: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
@@ -72,21 +95,14 @@ def _decode_some(iterator: Any, first: int, number: int) -> DecodedRecords:
         keys.append(record.key)
         values.append(record.value)
         headers.append(record.headers or None)
-    times = pa.array(timestamps, pa.int64())
-    _check_times(times, first)
-    return DecodedRecords(times, pa.array(keys, pa.binary()), pa.array(values, pa.binary()), _to_arrow(headers))
+    _check_times(timestamps, first)
+    return RecordLists(timestamps, keys, values, headers)
 
 
-def _to_arrow(headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
-    if not any(headers):
-        return pa.nulls(len(headers), HEADERS)
-    return pa.array(headers, HEADERS)
-
-
-def _check_times(times: pa.Array, first: int) -> None:
-    if all_in_python(times.view(_TIME)):
+def _check_times(times: list[int], first: int) -> None:
+    if min(times) >= _MIN_MS and max(times) <= _MAX_MS:
         return
-    index = next(it for it in range(len(times)) if not all_in_python(times[it : it + 1].view(_TIME)))
+    index = next(number for number, time in enumerate(times) if not _MIN_MS <= time <= _MAX_MS)
     raise InvalidRecord(f"its timestamp is {times[index]} ms after 1970: {NOT_IN_PYTHON}", first + index)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 
 from smq_broker.kafka.apis.error_codes import error_code_of
@@ -153,17 +154,17 @@ def test_epochs_of_partitions_that_are_elsewhere(apis: ApiTable, version: int) -
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_produce_to_partitions_that_are_elsewhere(apis: ApiTable, version: int) -> None:
-    def produce(acks: int, transactional_id: str | None = None) -> list[str]:
+    def produce(acks: int, transactional_id: str | None = None) -> list[ErrorCode]:
         named = ("", uuid.UUID(UID)) if version >= 13 else ("events", None)
         body = ProduceRequest(transactional_id, acks, 10, (ProducedTopic(*named, (ProducedPartition(0, None),)),))
         if version >= 13:  # a client has the id from Metadata
             answer_of(apis, METADATA, 12, request_of(METADATA, 12, topics=None, **_metadata_flags(12)))
         answer = answer_of(apis, PRODUCE, version, body)
-        return [it["error_code"].name for it in answer["responses"][0]["partition_responses"]]
+        return [ErrorCode(it.error_code) for it in answer.topics[0].partitions]
 
-    assert produce(-1) == ["not_leader_or_follower"]
-    assert produce(2) == ["invalid_required_acks"]
-    assert produce(-1, "t") == ["transactional_id_authorization_failed"]
+    assert produce(-1) == [ErrorCode.not_leader_or_follower]
+    assert produce(2) == [ErrorCode.invalid_required_acks]
+    assert produce(-1, "t") == [ErrorCode.transactional_id_authorization_failed]
 
 
 @pytest.mark.parametrize("version", range(4, 18))

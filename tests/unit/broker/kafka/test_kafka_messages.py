@@ -1,4 +1,4 @@
-"""Produce requests and Fetch responses are on the wire as kio has them, and each request is decoded or refused."""
+"""Requests and responses of Produce and Fetch are on the wire as kio has them. Each request is decoded or refused."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ from smq_broker.kafka.protocol.messages import (
     RequestContext,
 )
 from smq_broker.kafka.protocol.produce_request import MAX_PARTITIONS, ProduceRequest
+from smq_broker.kafka.protocol.produce_response import (
+    AppendedPartition,
+    AppendedTopic,
+    ProduceResponse,
+    RecordFailure,
+)
 from support.kafka_socket import request_frame
 
 METADATA = 3
@@ -202,6 +208,57 @@ def kio_values(response: FetchResponse) -> dict[str, Any]:
 @settings(max_examples=100)
 def test_a_fetch_response_is_encoded_as_kio_does(version: int, response: FetchResponse) -> None:
     expected = encode(build(load_response_schema(FETCH, version), kio_values(response)))
+    assert b"".join(response.encode(version)) == expected
+
+
+appended = st.builds(
+    ProduceResponse,
+    st.lists(
+        st.builds(
+            AppendedTopic,
+            names,
+            st.uuids(),
+            st.lists(
+                st.builds(
+                    AppendedPartition,
+                    st.integers(0, 1023),
+                    st.sampled_from([0, 6, 87]),
+                    offsets,
+                    st.lists(st.builds(RecordFailure, st.integers(0, 99), names), max_size=2),
+                    st.none() | names,
+                ),
+                max_size=3,
+            ),
+        ),
+        max_size=3,
+    ),
+    st.integers(0, 9999),
+)
+
+
+@given(st.integers(3, 13), appended)
+@settings(max_examples=100)
+def test_a_produce_response_is_encoded_as_kio_does(version: int, response: ProduceResponse) -> None:
+    def partition(it: AppendedPartition) -> dict[str, Any]:
+        return {
+            "index": it.partition,
+            "error_code": ErrorCode(it.error_code),
+            "base_offset": it.base_offset,
+            "record_errors": [
+                {"batch_index": failure.record, "batch_index_error_message": failure.message}
+                for failure in it.record_errors
+            ],
+            "error_message": it.error_message,
+        }
+
+    values = {
+        "throttle_time": timedelta(milliseconds=response.throttle_ms),
+        "responses": [
+            {"name": it.name, "topic_id": it.topic_id, "partition_responses": list(map(partition, it.partitions))}
+            for it in response.topics
+        ],
+    }
+    expected = encode(build(load_response_schema(PRODUCE, version), values))
     assert b"".join(response.encode(version)) == expected
 
 
