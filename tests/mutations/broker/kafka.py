@@ -279,7 +279,7 @@ MUTATIONS = (
         "accept_kafka_records_of_any_time",
         "The times of records are those that topics accept.",
         DECODING,
-        "    _check_timestamps(times, first)\n",
+        "    _check_times(timestamps, first)\n",
         "",
         (f"{TEST_RECORDS}::test_a_time_that_python_does_not_have_is_refused",),
     ),
