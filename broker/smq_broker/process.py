@@ -451,6 +451,7 @@ class Broker:
             locator=locator,
             listeners=lambda: self._session.kafka_listeners() if self._session is not None else {},
             max_batch=self.settings.max_batch,
+            group_settings=self.settings.kafka_groups(),
             admin=TopicAdmin(self._leaders, channels),
             collectors=collectors,
             threads=threads,

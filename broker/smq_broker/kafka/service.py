@@ -55,6 +55,7 @@ class KafkaService:
         locator: Locator,
         listeners: Callable[[], Mapping[str, str]],
         max_batch: int,
+        group_settings: GroupSettings,
         admin: TopicAdmin | None,
         collectors: CollectorRegistry,
         threads: ThreadSupervisor,
@@ -77,6 +78,7 @@ class KafkaService:
             topics=topics,
             calls=self._calls,
             max_batch=max_batch,
+            group_settings=group_settings,
             admin=admin,
         )
         self._listener = KafkaListener(
@@ -113,6 +115,7 @@ def api_table(
     topics: KafkaTopics,
     calls: LoopCalls,
     max_batch: int,
+    group_settings: GroupSettings,
     admin: TopicAdmin | None,
 ) -> ApiTable:
     blocking, tails, histories = Blocking(), TailReader(), Histories(store)
@@ -144,5 +147,5 @@ def api_table(
             admin=admin,
             max_batch=max_batch,
         ),
-        **group_apis(cluster=cluster, store=store, topics=topics, settings=GroupSettings()),
+        **group_apis(cluster=cluster, store=store, topics=topics, settings=group_settings),
     }

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, NoDecode, Setting
 
 from smq_core.access.server_hosts import checked_hosts
 from smq_core.errors import InvalidRequest
+from smq_core.kafka_groups.requests import GroupSettings
 from smq_core.model.addresses import WILDCARDS, advertised_address, join_address, split_address
 from smq_core.model.entities import SECOND
 from smq_core.model.incarnation_ids import format_incarnation
@@ -30,6 +31,8 @@ from smq_storage.process.shared_settings import (
 
 # Of this machine: whoever uses one of them means all.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+# How many heartbeats a member sends in a session: one each five seconds in Kafka's session of 45 seconds.
+HEARTBEATS_PER_SESSION = 9
 
 
 class BrokerSettings(BaseSettings):
@@ -72,6 +75,12 @@ class BrokerSettings(BaseSettings):
         (),
         description="more names and IP addresses by which Kafka clients connect, separated by commas: they are in the "
         "certificate of a secure release, beside the host of --kafka-advertise",
+    )
+    kafka_session_timeout: float = Field(
+        45.0,
+        ge=10,
+        le=1800,
+        description="seconds without a heartbeat after which a member with group.protocol=consumer leaves its group",
     )
     journal: str = Field(
         "", description="a folder on local disk in which tails outlive this process; default: no journal"
@@ -175,6 +184,12 @@ class BrokerSettings(BaseSettings):
             return ()
         host = split_address(self.kafka_advertised(1))[0]
         return (host, *(LOOPBACK_NAMES if host in LOOPBACK_NAMES else ()), *self.kafka_names)
+
+    def kafka_groups(self) -> GroupSettings:
+        timeout = int(self.kafka_session_timeout * SECOND)
+        return GroupSettings(
+            consumer_session_timeout=timeout, consumer_heartbeat_interval=timeout // HEARTBEATS_PER_SESSION
+        )
 
 
 def _advertised(given: str, listens_at: str, port: int) -> str:

@@ -67,6 +67,8 @@ KAFKA_CALLS: Mapping[int, KafkaCall] = MappingProxyType(
         44: KafkaCall(verb="update"),  # IncrementalAlterConfigs
         47: _OFFSETS,  # OffsetDelete
         60: _ANYBODY,  # DescribeCluster
+        68: _GROUP,  # ConsumerGroupHeartbeat
+        69: _GROUP,  # ConsumerGroupDescribe
         75: _SEE,  # DescribeTopicPartitions
     }
 )

@@ -1,1 +1,1 @@
-"""Consumer groups of Kafka's classic protocol: the state machine of a group, its offsets, and who coordinates it."""
+"""Consumer groups of Kafka clients: the state machine of a group, its offsets, and which broker coordinates it."""

@@ -1,4 +1,4 @@
-"""The state machine of one group, as Kafka's coordinator has it.
+"""The state machine of one group of the classic protocol, as Kafka's coordinator has it.
 
 Events come in as calls, with the time. Joins and syncs are answered by ``take_answers``, now or later. The caller
 writes ``generation_to_store`` to the filer and then calls ``stored``, or ``store_failed``. No member learns of a
@@ -64,6 +64,10 @@ class KafkaGroup:
     @property
     def generation_to_store(self) -> int:
         return self.generation + 1 if self.state is GroupState.PREPARING else self.generation
+
+    @property
+    def version_to_store(self) -> int:
+        return self.generation_to_store
 
     @property
     def has_to_store(self) -> bool:

@@ -28,6 +28,12 @@ class GroupSettings:
     """Of all members' protocols together."""
     max_assignment_bytes: int = 8 * 1024 * 1024
     """Of all members' assignments together."""
+    consumer_session_timeout: Micros = 45 * SECOND
+    """Of members of the consumer protocol, which do not choose it."""
+    consumer_heartbeat_interval: Micros = 5 * SECOND
+    """How often those send a heartbeat."""
+    topic_refresh_interval: Micros = 5 * SECOND
+    """After which time a group of the consumer protocol looks for new and deleted topics."""
 
 
 class Protocol(NamedTuple):

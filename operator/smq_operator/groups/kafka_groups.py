@@ -29,8 +29,8 @@ MODIFIED_RESOLUTION: Micros = 2 * SECOND
 class KafkaGroupRecord:
     """What the leader keeps of a document. ``offsets`` are by the topic's uid and by partition.
 
-    ``stored`` has no offsets; None if the document cannot be read. Times are in microseconds, ``modified_at`` by the
-    filer's clock.
+    ``stored`` has no offsets and members; None if the document cannot be read. Times are in microseconds,
+    ``modified_at`` by the filer's clock.
     """
 
     path: str
@@ -132,7 +132,7 @@ def _filled(record: KafkaGroupRecord, stored: StoredKafkaGroup, clocks: ClockRea
     return replace(
         record,
         is_current=clocks.filer - record.modified_at > MODIFIED_RESOLUTION,
-        stored=replace(stored, offsets={}),
+        stored=replace(stored, offsets={}, members=()),
         offsets=offsets,
         committed_at={
             uid: max((it.at for it in topic.partitions.values()), default=0) for uid, topic in stored.offsets.items()

@@ -9,11 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from smq_core.errors import Conflict
+from smq_core.kafka_groups.consumer.member import ConsumerMember
 from smq_core.kafka_groups.offsets import TopicOffsets
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_documents import read_document, read_unless_missing, write_document
 from smq_storage.object_store.store import Store
+
+# Kafka's names of the protocols of groups.
+CLASSIC, CONSUMER = "classic", "consumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +26,7 @@ class StoredKafkaGroup:
 
     ``writer`` is unique for each write. ``generation`` is the highest that members may know. ``offsets`` are by the uid
     of their topics. ``active_at`` is the time of the last write in microseconds, by the writer's clock; 0 if unknown.
+    ``group_type`` is CLASSIC or CONSUMER, the protocol of its last members. ``members`` are only those of the latter.
     """
 
     name: str
@@ -33,6 +38,8 @@ class StoredKafkaGroup:
     writer: str = ""
     active_at: int = 0
     deleted: bool = False
+    group_type: str = CLASSIC
+    members: tuple[ConsumerMember, ...] = ()
 
 
 def read_kafka_group(store: Store, name: str) -> tuple[StoredKafkaGroup, str] | None:

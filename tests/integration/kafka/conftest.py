@@ -14,6 +14,7 @@ __all__ = ["client", "cluster", "guarded", "no_credentials", "prefix", "seaweed"
 def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A leader, and three brokers that serve Kafka clients at free ports."""
     folder = tmp_path_factory.mktemp("cluster")
-    arguments = ("--broker-memory", "1Gi", "--cleanup-interval", "200ms", "--broker-arg=--kafka=127.0.0.1:0")
+    kafka = ("--broker-arg=--kafka=127.0.0.1:0", "--broker-arg=--kafka-session-timeout=10")
+    arguments = ("--broker-memory", "1Gi", "--cleanup-interval", "200ms", *kafka)
     with LocalCluster(folder, seaweed.settings(f"kafka-{folder.name}"), arguments=arguments) as running:
         yield running

@@ -25,7 +25,8 @@ class GroupLog:
 
 class Member:
     """A consumer of librdkafka in its own thread. It commits what it has read, and reports in ``log.problems`` when it
-    gets a message that was committed before, or skips one.
+    gets a message that was committed before, or skips one. With ``group.protocol=consumer`` the
+    brokers choose the timeouts.
     """
 
     def __init__(self, bootstrap: str, *, topic: str, group: str, log: GroupLog, **settings: object) -> None:
@@ -34,9 +35,9 @@ class Member:
             "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 500,
         }
+        if settings.get("group.protocol") != "consumer":
+            defaults |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
         self.assigned: set[int] = set()
         self._log = log
         self._next: dict[int, int] = {}
@@ -52,11 +53,11 @@ class Member:
 
     def _assign(self, _: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         with self._log.lock:
-            self._next = {it.partition: self._log.committed.get(it.partition, 0) for it in partitions}
-            self.assigned = set(self._next)
+            self._next |= {it.partition: self._log.committed.get(it.partition, 0) for it in partitions}
+        self.assigned = self.assigned | {it.partition for it in partitions}
 
-    def _revoke(self, _: confluent_kafka.Consumer, __: list[confluent_kafka.TopicPartition]) -> None:
-        self.assigned = set()
+    def _revoke(self, _: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self.assigned = self.assigned - {it.partition for it in partitions}
 
     def _run(self) -> None:
         while not self._stop.is_set():

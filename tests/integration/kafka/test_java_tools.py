@@ -70,3 +70,21 @@ def test_the_tools_of_kafka(tools: JavaTools) -> None:
 
     tools.run(TOPICS, "--delete", "--topic", topic)
     assert topic not in tools.run(TOPICS, "--list").split()
+
+
+def test_java_members_of_the_consumer_protocol(tools: JavaTools) -> None:
+    topic = f"java-{uuid.uuid4().hex[:8]}"
+    group, consumer = f"g-{topic}", ("--group-protocol", "consumer")
+    tools.run(TOPICS, "--create", "--topic", topic, "--partitions", 4, "--replication-factor", 2)
+    tools.run_alone(PRODUCER, "--topic", topic, "--max-messages", COUNT, "--acks", -1)
+    settings = ("--topic", topic, "--group-id", group, "--max-messages", COUNT, "--reset-policy", "earliest")
+    read = tools.run_alone(CONSUMER, *settings, *consumer)
+    assert sum(int(str(it["count"])) for it in events(read, "records_consumed")) == COUNT
+
+    assert group in tools.run(GROUPS, "--list", "--type", "consumer")
+    assert group not in tools.run(GROUPS, "--list", "--type", "classic")
+    assert {it["LAG"] for it in rows(tools.run(GROUPS, "--describe", "--group", group))} == {"0"}
+    (state,) = rows(tools.run(GROUPS, "--describe", "--state", "--group", group))
+    assert state["STATE"] == "Empty", state
+    tools.run(GROUPS, "--delete", "--group", group)
+    assert group not in tools.run(GROUPS, "--list")

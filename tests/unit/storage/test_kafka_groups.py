@@ -6,9 +6,17 @@ from dataclasses import replace
 import pytest
 
 from smq_core.errors import Conflict, CorruptDocument
+from smq_core.kafka_groups.consumer.member import ConsumerMember, MemberState
 from smq_core.kafka_groups.offsets import CommittedOffset, TopicOffsets
 from smq_storage.catalog import paths
-from smq_storage.catalog.kafka_groups import StoredKafkaGroup, list_kafka_groups, put_kafka_group, read_kafka_group
+from smq_storage.catalog.kafka_groups import (
+    CLASSIC,
+    CONSUMER,
+    StoredKafkaGroup,
+    list_kafka_groups,
+    put_kafka_group,
+    read_kafka_group,
+)
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
 
@@ -21,6 +29,21 @@ GROUP = StoredKafkaGroup(
     owner="broker-1",
     session="s",
     writer="s-1",
+    group_type=CONSUMER,
+    members=(
+        ConsumerMember(
+            id="m",
+            epoch=3,
+            previous_epoch=2,
+            state=MemberState.UNREVOKED,
+            assigned={"t": (0, 1)},
+            revoking={"t": (4,)},
+            instance_id="i",
+            names=frozenset({"orders", "events"}),
+            pattern="e.*",
+            matched=frozenset({"events"}),
+        ),
+    ),
 )
 
 
@@ -52,6 +75,15 @@ def test_any_id_is_one_file_and_keeps_its_name(store: Store) -> None:
         put_kafka_group(store, replace(GROUP, name=name), None, POLICY)
     assert {it.name for it in list_kafka_groups(store)} == set(names)
     assert all(paths.kafka_group(name).count("/") == 1 for name in names)
+
+
+def test_a_group_of_a_former_version_is_one_of_the_classic_protocol(store: Store) -> None:
+    put_kafka_group(store, GROUP, None, POLICY)
+    document = json.loads(bytes(store.get(paths.kafka_group("g")).data))
+    former = {name: value for name, value in document.items() if name not in ("group_type", "members")}
+    store.put(paths.kafka_group("g"), json.dumps(former).encode())
+    found = read_kafka_group(store, "g")
+    assert found is not None and found[0] == replace(GROUP, group_type=CLASSIC, members=())
 
 
 def test_fields_of_later_versions_are_ignored_and_a_damaged_document_is_an_error(store: Store) -> None:

@@ -37,11 +37,12 @@ CHECKS_BEFORE_MOVE = 3
 
 
 class GroupFailure(Exception):
-    """A request is refused with this error."""
+    """A request is refused with this error. ``message`` is shown where an API has a place for one."""
 
-    def __init__(self, error: GroupError) -> None:
-        super().__init__(error.name)
+    def __init__(self, error: GroupError, message: str | None = None) -> None:
+        super().__init__(message or error.name)
         self.error = error
+        self.message = message
 
 
 class GroupCoordinator:
@@ -127,6 +128,7 @@ class GroupCoordinator:
             dropped=self._forget,
         )
         self._groups[name] = group
+        group.begin()
         if self._checks is None:
             self._checks = asyncio.create_task(self._check_all())
         return group

@@ -11,15 +11,17 @@ from smq_broker.kafka.apis.error_codes import NO_THROTTLE
 from smq_broker.kafka.groups.answers import code
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
 from smq_broker.kafka.groups.group_access import check_group, usable_group
-from smq_broker.kafka.groups.hosted_group import HostedGroup
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.protocol.sessions import RequestAccess
-from smq_core.kafka_groups.group import GroupState
+from smq_core.kafka_groups.consumer.group import ConsumerGroupState
+from smq_core.kafka_groups.group import GroupState, KafkaGroup
 from smq_core.kafka_groups.group_errors import GroupError
-from smq_storage.catalog.kafka_groups import StoredKafkaGroup
+from smq_storage.catalog.kafka_groups import CONSUMER, StoredKafkaGroup
 
 # The state of a group that there is not.
 DEAD = "Dead"
+# Such a group is an error from this version on.
+NOT_FOUND_FROM = 6
 
 
 class GroupAdminApi:
@@ -27,20 +29,26 @@ class GroupAdminApi:
         self._coordinator = coordinator
 
     async def describe(self, request: Any, context: RequestContext) -> ResponseBody:
-        groups = [await self._describe(name, context.access) for name in request.groups]
+        groups = [await self._describe(name, context.access, context.version) for name in request.groups]
         return {"throttle_time": NO_THROTTLE, "groups": groups}
 
     async def list_groups(self, request: Any, context: RequestContext) -> ResponseBody:
         """Those whose coordinator this is, and which the client may use: clients send the request to all brokers."""
         states = {it.lower() for it in getattr(request, "states_filter", ())}
+        types = {it.lower() for it in getattr(request, "types_filter", ())}
         try:
             stored = await self._coordinator.stored_groups()
         except GroupFailure as failure:
             return {"throttle_time": NO_THROTTLE, "error_code": code(failure.error), "groups": ()}
         groups = [
-            {"group_id": it.name, "protocol_type": it.protocol_type, "group_state": self._state(it.name)}
+            {
+                "group_id": it.name,
+                "protocol_type": it.protocol_type,
+                "group_state": self._state(it),
+                "group_type": it.group_type,
+            }
             for it in stored
-            if await self._is_visible(it, context.access)
+            if (not types or it.group_type in types) and await self._is_visible(it, context.access)
         ]
         return {
             "throttle_time": NO_THROTTLE,
@@ -62,21 +70,26 @@ class GroupAdminApi:
             return False
         return True
 
-    async def _describe(self, name: str, access: RequestAccess) -> dict[str, Any]:
+    async def _describe(self, name: str, access: RequestAccess, version: int) -> dict[str, Any]:
         try:
             stored = await self._coordinator.read(name)
             await check_group(access, stored, self._coordinator.find(name))
         except GroupFailure as failure:
             return _described(name, code(failure.error), "", "", "")
         hosted = self._coordinator.find(name)
-        if hosted is not None and len(hosted.machine.members):
-            return _described_members(hosted)
-        state = DEAD if stored.deleted else GroupState.EMPTY.value
-        return _described(name, ErrorCode.none, state, stored.protocol_type, "")
+        if hosted is not None and isinstance(hosted.machine, KafkaGroup) and len(hosted.machine.members):
+            return _described_members(name, hosted.machine)
+        if stored.deleted or stored.group_type == CONSUMER:
+            reason = f"Group {name} not found." if stored.deleted else f"Group {name} is not a classic group."
+            error = ErrorCode.group_id_not_found if version >= NOT_FOUND_FROM else ErrorCode.none
+            return _described(name, error, DEAD, "", "") | {"error_message": reason}
+        return _described(name, ErrorCode.none, GroupState.EMPTY.value, stored.protocol_type, "")
 
-    def _state(self, name: str) -> str:
-        hosted = self._coordinator.find(name)
-        return (hosted.machine.state if hosted is not None else GroupState.EMPTY).value
+    def _state(self, stored: StoredKafkaGroup) -> str:
+        hosted = self._coordinator.find(stored.name)
+        if hosted is None:  # members that the document has are at their partitions, until one of them is heard
+            return (ConsumerGroupState.STABLE if stored.members else ConsumerGroupState.EMPTY).value
+        return hosted.machine.state.value
 
     async def _delete(self, name: str, access: RequestAccess) -> GroupError:
         try:
@@ -90,8 +103,7 @@ class GroupAdminApi:
         return await group.change(lambda it: replace(it, offsets={}, deleted=True))
 
 
-def _described_members(hosted: HostedGroup) -> dict[str, Any]:
-    group = hosted.machine
+def _described_members(name: str, group: KafkaGroup) -> dict[str, Any]:
     members = [
         {
             "member_id": it.id,
@@ -103,9 +115,7 @@ def _described_members(hosted: HostedGroup) -> dict[str, Any]:
         }
         for it in group.members.by_id.values()
     ]
-    described = _described(
-        hosted.name, ErrorCode.none, group.state.value, group.protocol_type or "", group.protocol or ""
-    )
+    described = _described(name, ErrorCode.none, group.state.value, group.protocol_type or "", group.protocol or "")
     return described | {"members": members}
 
 

@@ -15,11 +15,13 @@ from smq_broker.kafka.groups.answers import code
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
 from smq_broker.kafka.groups.group_access import check_group, usable_group
 from smq_broker.kafka.groups.group_files import GroupFiles
+from smq_broker.kafka.groups.hosted_group import HostedGroup
 from smq_broker.kafka.groups.subscriptions import subscribed_topics
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.protocol.sessions import RequestAccess
 from smq_broker.kafka.topics import KafkaTopic, KafkaTopics
 from smq_core.errors import SmqError
+from smq_core.kafka_groups.consumer.group import ConsumerGroup
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.offsets import (
     CommittedOffset,
@@ -32,6 +34,7 @@ from smq_core.kafka_groups.offsets import (
 from smq_core.kafka_topics.names import own_name
 
 GROUPS_FROM = 8
+EPOCHS_FROM = 9
 GROUP_ERROR_FROM = 2
 _NO_OFFSET = CommittedOffset(-1)
 
@@ -63,6 +66,7 @@ class GroupOffsetsApi:
             commits = [it for topic in wanted for it in _commits(topic, topics[topic.name], errors)]
             instance = getattr(request, "group_instance_id", None)
             generation = request.generation_id_or_member_epoch
+            _check_version(group, request.member_id, context.version)
             error = group.act(lambda now: group.machine.check_commit(request.member_id, instance, generation, now))
             if error is GroupError.NONE and commits:
                 error = await group.change(
@@ -90,7 +94,10 @@ class GroupOffsetsApi:
     async def fetch(self, request: Any, context: RequestContext) -> ResponseBody:
         access = context.access
         if context.version >= GROUPS_FROM:
-            groups = [await self._fetch(it.group_id, _wanted(it.topics), access) for it in request.groups]
+            groups = [
+                await self._fetch(it.group_id, _wanted(it.topics), access, member=_member_of(it))
+                for it in request.groups
+            ]
             return {"throttle_time": NO_THROTTLE, "groups": groups}
         return {
             "throttle_time": NO_THROTTLE,
@@ -98,9 +105,17 @@ class GroupOffsetsApi:
         }
 
     async def _fetch(
-        self, group: str, wanted: _Wanted, access: RequestAccess, per_partition: bool = False
+        self,
+        group: str,
+        wanted: _Wanted,
+        access: RequestAccess,
+        *,
+        per_partition: bool = False,
+        member: tuple[str, int] | None = None,
     ) -> dict[str, Any]:
         """``per_partition``: the version has no error of the group, so each partition gets it.
+
+        ``member`` is the id and the epoch with which a member of the consumer protocol reads.
 
         Who wants the offsets of all topics gets those of topics that it may read.
         """
@@ -109,6 +124,8 @@ class GroupOffsetsApi:
         try:
             stored = await self._coordinator.read(group)
             await check_group(access, stored, self._coordinator.find(group), wanted or ())
+            if member is not None:
+                await self._check_member(group, *member)
             found = await self._by_name(group, stored.offsets, wanted)
             denied = await _denied(access, found if wanted is None else wanted)
         except GroupFailure as failure:
@@ -123,6 +140,14 @@ class GroupOffsetsApi:
             answers = [_partition(at, own.get(at, _NO_OFFSET), of_partition) for at in partitions]
             topics.append({"name": name, "partitions": answers})
         return {"group_id": group, "error_code": code(error), "topics": topics}
+
+    async def _check_member(self, group: str, member: str, epoch: int) -> None:
+        """Groups of the classic protocol let everybody read. Raises GroupFailure."""
+        machine = (await self._coordinator.group(group)).machine
+        if isinstance(machine, ConsumerGroup):
+            error = machine.check_fetch(member, epoch)
+            if error is not GroupError.NONE:
+                raise GroupFailure(error)
 
     async def _by_name(
         self, group: str, offsets: GroupOffsets, wanted: _Wanted
@@ -216,6 +241,18 @@ def _commits(wanted: Any, topic: KafkaTopic | None, errors: dict[tuple[str, int]
         committed = CommittedOffset(it.committed_offset, epoch, metadata, now)
         commits.append(OffsetCommit(topic.topic.uid, topic.topic.name, it.partition_index, committed))
     return commits
+
+
+def _check_version(group: HostedGroup, member: str, version: int) -> None:
+    """Older versions know nothing of epochs of members. Raises GroupFailure."""
+    if version < EPOCHS_FROM and isinstance(group.machine, ConsumerGroup) and member in group.machine.members:
+        raise GroupFailure(GroupError.UNSUPPORTED_VERSION)
+
+
+def _member_of(group: Any) -> tuple[str, int] | None:
+    """The member and epoch in a request for the offsets of this group, if it has them."""
+    member, epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
+    return None if not member and epoch < 0 else (member or "", epoch)
 
 
 def _wanted(topics: Any) -> _Wanted:

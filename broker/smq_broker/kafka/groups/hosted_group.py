@@ -17,11 +17,13 @@ import structlog
 
 from smq_broker.kafka.groups.group_files import GroupFiles
 from smq_core.errors import Conflict, SmqError
+from smq_core.kafka_groups.consumer.group import ConsumerGroup
+from smq_core.kafka_groups.consumer.heartbeats import HeartbeatAnswer
 from smq_core.kafka_groups.group import KafkaGroup
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.requests import Answer, GroupSettings, Ticket
 from smq_core.model.entities import SECOND, Micros
-from smq_storage.catalog.kafka_groups import StoredKafkaGroup
+from smq_storage.catalog.kafka_groups import CLASSIC, CONSUMER, StoredKafkaGroup
 
 log = structlog.get_logger()
 
@@ -56,7 +58,11 @@ class HostedGroup:
         dropped: Callable[[HostedGroup], None],
     ) -> None:
         self.name = stored.name
-        self.machine = KafkaGroup(settings, stored.generation)
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self.machine: KafkaGroup | ConsumerGroup = KafkaGroup(settings, stored.generation)
+        if stored.group_type == CONSUMER:
+            self.machine = ConsumerGroup(settings, stored.generation, members=stored.members, now=self.now())
         self.session = secrets.token_hex(8)
         self.is_owned = False
         """Whether this state has been written, so that another coordinator would be noticed."""
@@ -64,13 +70,12 @@ class HostedGroup:
         self._owner = owner
         self._files = files
         self._dropped = dropped
-        self._loop = asyncio.get_running_loop()
         self.used_at = self._loop.time()
         self.written_at = self.used_at
         self.is_dropped = False
         self._tickets = count()
         self._writes = count()
-        self._waiting: dict[Ticket, asyncio.Future[Answer]] = {}
+        self._waiting: dict[Ticket, asyncio.Future[Answer | HeartbeatAnswer]] = {}
         self._pending: list[_Pending] = []
         self._in_flight: list[_Pending] = []
         self._writer: asyncio.Task[None] | None = None
@@ -90,7 +95,27 @@ class HostedGroup:
 
     # ---- events
 
-    async def wait_for(self, event: Callable[[Ticket, Micros], None]) -> Answer:
+    def classic(self) -> KafkaGroup | None:
+        """The machine for members of the classic protocol. None while the group has members of the other one."""
+        if isinstance(self.machine, ConsumerGroup) and self.machine.is_idle:
+            self.machine = KafkaGroup(self._settings, self.machine.epoch)
+        return self.machine if isinstance(self.machine, KafkaGroup) else None
+
+    def consumer(self) -> ConsumerGroup | None:
+        """The machine for members of the consumer protocol. None while the group has members of the other one."""
+        if isinstance(self.machine, KafkaGroup) and self.machine.is_idle:
+            self.machine = ConsumerGroup(self._settings, self.machine.generation)
+        return self.machine if isinstance(self.machine, ConsumerGroup) else None
+
+    def why_other_protocol(self, error: GroupError) -> GroupError:
+        """Why a member of the other protocol is refused. It repeats its request if the last member is just leaving."""
+        return error if len(self.machine.members) else GroupError.COORDINATOR_LOAD_IN_PROGRESS
+
+    def begin(self) -> None:
+        """Members that the document has count from now on, also if none of them sends anything."""
+        self._after_event()
+
+    async def wait_for(self, event: Callable[[Ticket, Micros], None]) -> Answer | HeartbeatAnswer:
         """Calls the event with a ticket, and waits for its answer."""
         ticket = next(self._tickets)
         waiter = self._waiting[ticket] = self._loop.create_future()
@@ -182,7 +207,8 @@ class HostedGroup:
             self._writer = None
 
     async def _write(self) -> None:
-        generation = self.machine.generation_to_store
+        machine, version = self.machine, self.machine.version_to_store
+        generation = machine.generation_to_store
         self._in_flight, self._pending = self._pending, []
         document = replace(
             self._stored,
@@ -191,8 +217,10 @@ class HostedGroup:
             writer=f"{self.session}-{next(self._writes)}",
             active_at=time.time_ns() // 1000,
             generation=generation,
-            protocol_type=self.machine.protocol_type or self._stored.protocol_type,
-            deleted=self._stored.deleted and not len(self.machine.members),
+            protocol_type=machine.protocol_type or self._stored.protocol_type,
+            deleted=self._stored.deleted and not len(machine.members),
+            group_type=CONSUMER if isinstance(machine, ConsumerGroup) else CLASSIC,
+            members=machine.members_to_store if isinstance(machine, ConsumerGroup) else (),
         )
         for it in self._in_flight:
             document = it.change(document)
@@ -207,7 +235,7 @@ class HostedGroup:
         self._stored, self._etag = document, etag
         self.is_owned, self.written_at = True, self._loop.time()
         self._resolve_in_flight(GroupError.NONE)
-        self.machine.stored(generation, self.now())
+        machine.stored(version, self.now())
         self._after_event()
 
     async def _look_who_wrote(self) -> None:

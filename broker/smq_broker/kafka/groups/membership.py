@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests of members, which the group's machine answers."""
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests of members of the classic protocol."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from smq_broker.kafka.apis.error_codes import NO_THROTTLE
 from smq_broker.kafka.groups.answers import code, micros
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
 from smq_broker.kafka.groups.group_access import usable_group
+from smq_broker.kafka.groups.hosted_group import HostedGroup
 from smq_broker.kafka.groups.subscriptions import topics_in
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
+from smq_core.kafka_groups.group import KafkaGroup
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.requests import JoinAnswer, JoinRequest, Protocol, SyncAnswer, SyncRequest
 
@@ -27,8 +29,10 @@ class MembershipApi:
         try:
             topics = topics_in(request.protocol_type, (bytes(it.metadata) for it in request.protocols))
             group = await usable_group(self._coordinator, context.access, request.group_id, topics)
-            wanted = _join_request(request, context)
-            answer = await group.wait_for(lambda ticket, now: group.machine.join(ticket, wanted, now))
+            wanted, machine = _join_request(request, context), group.classic()
+            if machine is None:  # members of the two protocols cannot share a group here
+                raise GroupFailure(group.why_other_protocol(GroupError.INCONSISTENT_GROUP_PROTOCOL))
+            answer = await group.wait_for(lambda ticket, now: machine.join(ticket, wanted, now))
         except GroupFailure as failure:
             answer = JoinAnswer(error=failure.error, member_id=request.member_id)
         joined = cast(JoinAnswer, answer)
@@ -60,7 +64,8 @@ class MembershipApi:
         )
         try:
             group = await usable_group(self._coordinator, context.access, request.group_id)
-            answer = await group.wait_for(lambda ticket, now: group.machine.sync(ticket, wanted, now))
+            machine = _classic(group)
+            answer = await group.wait_for(lambda ticket, now: machine.sync(ticket, wanted, now))
         except GroupFailure as failure:
             answer = SyncAnswer(error=failure.error)
         synced = cast(SyncAnswer, answer)
@@ -76,9 +81,8 @@ class MembershipApi:
         instance = getattr(request, "group_instance_id", None)
         try:
             group = await usable_group(self._coordinator, context.access, request.group_id)
-            error = group.act(
-                lambda now: group.machine.heartbeat(request.member_id, instance, request.generation_id, now)
-            )
+            machine = _classic(group)
+            error = group.act(lambda now: machine.heartbeat(request.member_id, instance, request.generation_id, now))
         except GroupFailure as failure:
             error = failure.error
         return {"throttle_time": NO_THROTTLE, "error_code": code(error)}
@@ -91,17 +95,25 @@ class MembershipApi:
             leaving = [(it.member_id, it.group_instance_id) for it in request.members]
         try:
             group = await usable_group(self._coordinator, context.access, request.group_id)
+            machine = _classic(group)
         except GroupFailure as failure:
             return {"throttle_time": NO_THROTTLE, "error_code": code(failure.error), "members": ()}
         members = []
         errors = [
-            group.act(lambda now, it=it: group.machine.leave(it[0], it[1], now))  # type: ignore[misc]
+            group.act(lambda now, it=it: machine.leave(it[0], it[1], now))  # type: ignore[misc]
             for it in leaving
         ]
         for (id_, instance), error in zip(leaving, errors, strict=True):
             members.append({"member_id": id_, "group_instance_id": instance, "error_code": code(error)})
         first = errors[0] if context.version < LEAVE_BATCHED_FROM else GroupError.NONE
         return {"throttle_time": NO_THROTTLE, "error_code": code(first), "members": members}
+
+
+def _classic(group: HostedGroup) -> KafkaGroup:
+    """The machine of a group that should have members of the classic protocol. Raises GroupFailure."""
+    if not isinstance(group.machine, KafkaGroup):
+        raise GroupFailure(GroupError.UNKNOWN_MEMBER_ID)
+    return group.machine
 
 
 def _join_request(request: Any, context: RequestContext) -> JoinRequest:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
+from smq_core.kafka_groups.consumer.group import ConsumerGroup
 from smq_core.kafka_groups.group import KafkaGroup
 
 CONSUMER = "consumer"
 
 
-def subscribed_topics(group: KafkaGroup) -> set[str]:
+def subscribed_topics(group: KafkaGroup | ConsumerGroup) -> set[str]:
     """All topics of a group of consumers. Members whose metadata is of another kind count for nothing."""
+    if isinstance(group, ConsumerGroup):
+        return group.subscribed()
     metadata = [it.metadata for member in group.members.by_id.values() for it in member.request.protocols]
     return topics_in(group.protocol_type or "", metadata)
 

@@ -26,6 +26,7 @@ from smq_broker.kafka.service import api_table
 from smq_broker.kafka.topics import KafkaTopics
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import Conflict, SpecRejected, Unavailable, UnknownTopic
+from smq_core.kafka_groups.requests import GroupSettings
 from smq_core.kafka_topics.names import resource_name
 from smq_core.model.entities import Layout, Phase, Replica, Segment, Topic, TopicSchema, TopicSpec
 from smq_core.model.keyspace import KeyRange, Partitioner
@@ -98,6 +99,7 @@ class Leader:
             topics=KafkaTopics(self, lambda: list(self.topics), self.full_name),  # type: ignore[arg-type]
             calls=LoopCalls(asyncio.new_event_loop()),
             max_batch=MAX,
+            group_settings=GroupSettings(),
             admin=None if permissive else self,  # type: ignore[arg-type]
         )
 

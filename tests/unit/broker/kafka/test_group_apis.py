@@ -51,9 +51,18 @@ REQUESTS: Mapping[int, Mapping[str, Any]] = {
     service.HEARTBEAT: {"group_id": "g", "generation_id": 1, "member_id": "m"},
     service.LEAVE_GROUP: {"group_id": "g", "member_id": "m", "members": ({"member_id": "m"},)},
     service.DESCRIBE_GROUPS: {"groups": ("g",), "include_authorized_operations": False},
-    service.LIST_GROUPS: {"states_filter": ("Stable", "Empty")},
+    service.LIST_GROUPS: {"states_filter": ("Stable", "Empty"), "types_filter": ("classic", "consumer")},
     service.DELETE_GROUPS: {"groups_names": ("g",)},
     service.OFFSET_DELETE: {"group_id": "g", "topics": (NO_TOPIC,)},
+    service.CONSUMER_GROUP_HEARTBEAT: {
+        "group_id": "g",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout": MINUTE,
+        "subscribed_topic_names": ("missing",),
+        "topic_partitions": (),
+    },
+    service.CONSUMER_GROUP_DESCRIBE: {"group_ids": ("g",), "include_authorized_operations": False},
 }
 
 
@@ -116,14 +125,15 @@ async def test_nothing_is_stored_for_a_topic_that_there_is_not() -> None:
     table = apis()
     committed = await call(service.OFFSET_COMMIT, 9, table[service.OFFSET_COMMIT])
     assert committed.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
-    listed = await call(service.LIST_GROUPS, 4, table[service.LIST_GROUPS])
+    listed = await call(service.LIST_GROUPS, 5, table[service.LIST_GROUPS])
     assert listed.groups == ()
     fetched = await call(service.OFFSET_FETCH, 8, table[service.OFFSET_FETCH])
     partition = fetched.groups[0].topics[0].partitions[0]
     assert (partition.committed_offset, partition.error_code) == (-1, ErrorCode.none)
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 async def test_a_group_that_there_is_not_is_dead(version: int) -> None:
-    described = await call(service.DESCRIBE_GROUPS, version, apis()[service.DESCRIBE_GROUPS])
-    assert described.groups[0].group_state == "Dead"
+    described = (await call(service.DESCRIBE_GROUPS, version, apis()[service.DESCRIBE_GROUPS])).groups[0]
+    assert described.group_state == "Dead"
+    assert described.error_code is (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none)

@@ -25,6 +25,7 @@ from smq_broker.kafka.service import INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, O
 from smq_broker.kafka.topics import KafkaTopics, topic_id
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SegmentSealed, SequenceGap, SmqError, UnknownTopic
+from smq_core.kafka_groups.requests import GroupSettings
 from smq_core.model.entities import Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange, Partitioner
 from support.in_memory.kafka_callers import SecureListenerParts
@@ -68,6 +69,7 @@ def apis() -> ApiTable:
         topics=KafkaTopics(KnownTopics(), lambda: [TOPIC.name, "team-a/other"], lambda _: None),  # type: ignore[arg-type]
         calls=LoopCalls(asyncio.new_event_loop()),
         max_batch=1 << 20,
+        group_settings=GroupSettings(),
         admin=None,
     )
 

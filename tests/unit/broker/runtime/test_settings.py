@@ -7,6 +7,8 @@ import pytest
 
 from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_core.errors import InvalidRequest
+from smq_core.kafka_groups.requests import GroupSettings
+from smq_core.model.entities import SECOND
 
 FILER = {"SMQ_FILER_URL": "s3://smq/x"}
 
@@ -52,6 +54,7 @@ def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureF
         (["--permissive", "true"], FILER, "--permissive: needs the roots.*--ca-file"),
         (["--kafka", "9092"], FILER, "--kafka: .*host:port"),
         (["--kafka-names", "a,leader.smq.internal"], FILER, "--kafka-names: .*own processes"),
+        (["--kafka-session-timeout", "5"], FILER, "--kafka-session-timeout: .*10"),
         (["--kafka-names", "a:9092"], FILER, "--kafka-names: .*neither a DNS name nor an IP address"),
         ([], FILER | {"SMQ_GRACE": "soon", "SMQ_LISTEN": "7070"}, r"--listen: .*\n--grace: .*number"),
     ],
@@ -76,6 +79,13 @@ def test_the_hosts_for_kafka_clients_are_those_that_are_advertised(
     arguments: list[str], hosts: tuple[str, ...]
 ) -> None:
     assert parse(arguments, FILER).kafka_hosts() == hosts
+
+
+def test_members_send_nine_heartbeats_in_a_session() -> None:
+    default = parse([], FILER).kafka_groups()
+    assert default == GroupSettings(), "those of Kafka"
+    shorter = parse(["--kafka-session-timeout", "18"], FILER).kafka_groups()
+    assert (shorter.consumer_session_timeout, shorter.consumer_heartbeat_interval) == (18 * SECOND, 2 * SECOND)
 
 
 def test_a_broker_with_roots_and_a_token_is_secure() -> None:

@@ -1,0 +1,237 @@
+"""Broken rules of groups of ``group.protocol=consumer`` whose loss would read partitions twice, or not at all."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+CONSUMER = "core/smq_core/kafka_groups/consumer"
+GROUP, STEPS = f"{CONSUMER}/group.py", f"{CONSUMER}/reconciliation.py"
+ASSIGNORS = f"{CONSUMER}/assignors.py"
+TEST_GROUP = "tests/unit/core/kafka_groups/test_consumer_group.py"
+TEST_ASSIGNORS = "tests/unit/core/kafka_groups/test_assignors.py"
+BROKER = "broker/smq_broker/kafka/groups"
+HOSTED, OFFSETS, ADMIN = f"{BROKER}/hosted_group.py", f"{BROKER}/group_offsets.py", f"{BROKER}/group_admin.py"
+TEST_APIS = "tests/unit/broker/kafka/test_consumer_group_apis.py"
+HAND_OVER = f"{TEST_GROUP}::test_a_partition_goes_to_its_next_member_after_the_former_one_has_given_it_up"
+
+MUTATIONS = (
+    Mutation(
+        "assign_partitions_that_others_hold",
+        "A partition is given to its next member after the former one has given it up.",
+        STEPS,
+        "free = {it for it in missing if holder(it) in (None, member.id)}",
+        "free = missing",
+        (HAND_OVER,),
+    ),
+    Mutation(
+        "take_every_heartbeat_as_a_revocation",
+        "A member has given up its partitions when it says what it uses, without them.",
+        STEPS,
+        "if owned is None or owned & flat(member.revoking):",
+        "if False:",
+        (f"{TEST_GROUP}::test_a_member_that_does_not_give_up_partitions_in_time_is_fenced",),
+    ),
+    Mutation(
+        "enter_an_epoch_before_partitions_are_given_up",
+        "A member enters the next epoch after it has given up what is not in its target.",
+        STEPS,
+        "if revoking and (owned is None or owned & revoking):",
+        "if False:",
+        (HAND_OVER,),
+    ),
+    Mutation(
+        "fence_no_epoch_of_a_consumer_member",
+        "A member with another epoch abandons its partitions.",
+        GROUP,
+        "if not is_behind or request.owned is None or not request.owned <= flat(member.assigned):",
+        "if False:",
+        (f"{TEST_GROUP}::test_a_member_with_another_epoch_is_fenced",),
+    ),
+    Mutation(
+        "continue_members_that_use_more_than_they_have",
+        "A member that has not got its answer has no more than it was given.",
+        GROUP,
+        " or not request.owned <= flat(member.assigned):",
+        ":",
+        (f"{TEST_GROUP}::test_a_member_that_has_not_got_its_answer_and_uses_more_is_fenced",),
+    ),
+    Mutation(
+        "keep_consumer_members_without_heartbeats",
+        "The partitions of a member that sends no heartbeats go to the others.",
+        GROUP,
+        "if self._session_deadlines[id_] <= now or",
+        "if",
+        (f"{TEST_GROUP}::test_the_partitions_of_a_member_without_heartbeats_go_to_the_others",),
+    ),
+    Mutation(
+        "wait_for_ever_for_revocations",
+        "The partitions of a member that does not give them up in time go to the others.",
+        GROUP,
+        " or self._rebalance_deadlines.get(id_, now + 1) <= now",
+        "",
+        (f"{TEST_GROUP}::test_a_member_that_does_not_give_up_partitions_in_time_is_fenced",),
+    ),
+    Mutation(
+        "take_commits_of_another_member_epoch",
+        "Who lost its partitions commits nothing.",
+        GROUP,
+        "return GroupError.NONE if epoch == member.epoch else GroupError.STALE_MEMBER_EPOCH",
+        "return GroupError.NONE",
+        (f"{TEST_GROUP}::test_only_members_with_their_epoch_commit",),
+    ),
+    Mutation(
+        "answer_heartbeats_before_their_change_is_stored",
+        "No member learns of a change before it is stored.",
+        GROUP,
+        "ready = [it for it in self._held if it[0] <= self._stored_version]",
+        "ready = list(self._held)",
+        (f"{TEST_GROUP}::test_no_member_learns_of_a_change_that_is_not_stored",),
+    ),
+    Mutation(
+        "forget_which_answers_were_refused",
+        "A member whose change could not be stored is told its assignment again.",
+        GROUP,
+        "is_shown = request.says_all or has_other or member.id in self._unsure",
+        "is_shown = request.says_all or has_other",
+        (f"{TEST_GROUP}::test_a_change_that_cannot_be_stored_is_reported_again",),
+    ),
+    Mutation(
+        "give_an_instance_to_another_member",
+        "An instance that is in use is not given to another member.",
+        GROUP,
+        "if static.epoch != LEAVING_FOR_NOW:",
+        "if False:",
+        (f"{TEST_GROUP}::test_an_instance_that_is_in_use_is_not_given_to_another_member",),
+    ),
+    Mutation(
+        "give_away_the_partitions_of_a_static_member_that_is_away",
+        "A static member that comes back within its session has the partitions that it had.",
+        GROUP,
+        "if request.epoch == LEAVING_FOR_NOW:",
+        "if False:",
+        (f"{TEST_GROUP}::test_a_static_member_that_is_away_keeps_its_partitions_until_its_session_ends",),
+    ),
+    Mutation(
+        "begin_no_epoch_at_the_next_coordinator",
+        "The next coordinator makes the targets anew.",
+        GROUP,
+        "        if self.members:\n            self._begin_epoch()",
+        "        if False:\n            self._begin_epoch()",
+        (f"{TEST_GROUP}::test_the_next_coordinator_continues_with_members_and_epochs",),
+    ),
+    Mutation(
+        "take_unknown_topics_as_missing",
+        "Nobody loses a partition because topics have not been looked for.",
+        GROUP,
+        "if not self._names_with(request, request.matched) <= self.topics.keys():",
+        "if False:",
+        (f"{TEST_GROUP}::test_topics_that_nobody_has_looked_for_are_not_taken_as_missing",),
+    ),
+    Mutation(
+        "see_no_changes_of_topics",
+        "New topics and partitions are assigned, and those that are gone are given up.",
+        GROUP,
+        "        if is_changed:\n            self._begin_epoch()",
+        "        if False:\n            self._begin_epoch()",
+        (
+            f"{TEST_GROUP}::test_a_new_topic_and_more_partitions_lead_to_a_new_epoch",
+            f"{TEST_GROUP}::test_the_partitions_of_a_deleted_topic_are_given_up",
+        ),
+    ),
+    Mutation(
+        "let_any_number_of_consumer_members_in",
+        "A group has a bounded number of members.",
+        GROUP,
+        "if len(self.members) >= self._settings.max_members:",
+        "if False:",
+        (f"{TEST_GROUP}::test_members_and_subscriptions_are_bounded",),
+    ),
+    Mutation(
+        "assign_uniformly_without_the_former_target",
+        "A new member moves only the partitions that it gets.",
+        ASSIGNORS,
+        "own = sorted(left.intersection(current.get(it.id, ())))[: quota + (extra > 0)]",
+        "own = []",
+        (f"{TEST_ASSIGNORS}::test_a_uniform_assignment_moves_only_what_a_new_member_gets",),
+    ),
+    Mutation(
+        "order_ranges_by_the_ids_of_static_members",
+        "A static member that begins anew has the ranges that it had.",
+        ASSIGNORS,
+        "(it.instance_id is None, it.instance_id or it.id)",
+        "it.id",
+        (f"{TEST_ASSIGNORS}::test_static_members_keep_their_ranges_when_they_begin_anew",),
+    ),
+    Mutation(
+        "store_no_consumer_members",
+        "The next coordinator knows who uses which partition.",
+        HOSTED,
+        "members=machine.members_to_store if isinstance(machine, ConsumerGroup) else (),",
+        "members=(),",
+        (f"{TEST_APIS}::test_the_next_coordinator_knows_the_members",),
+    ),
+    Mutation(
+        "change_the_protocol_of_a_group_with_members",
+        "A group has members of one protocol.",
+        HOSTED,
+        "if isinstance(self.machine, KafkaGroup) and self.machine.is_idle:",
+        "if isinstance(self.machine, KafkaGroup):",
+        (f"{TEST_APIS}::test_an_empty_group_changes_its_protocol_and_its_epochs_go_on",),
+    ),
+    Mutation(
+        "begin_with_epoch_0_after_a_change_of_the_protocol",
+        "The epochs of a group never go back.",
+        HOSTED,
+        "ConsumerGroup(self._settings, self.machine.generation)",
+        "ConsumerGroup(self._settings)",
+        (f"{TEST_APIS}::test_an_empty_group_changes_its_protocol_and_its_epochs_go_on",),
+    ),
+    Mutation(
+        "let_former_members_fetch_offsets",
+        "A member whose epoch is outdated does not begin at offsets that others will move.",
+        OFFSETS,
+        "            if member is not None:\n",
+        "            if False:\n",
+        (f"{TEST_APIS}::test_members_commit_and_fetch_with_their_epoch",),
+    ),
+    Mutation(
+        "take_commits_without_epochs_of_consumer_members",
+        "Members of the consumer protocol commit with their epochs.",
+        OFFSETS,
+        "if version < EPOCHS_FROM and",
+        "if False and",
+        (f"{TEST_APIS}::test_members_commit_and_fetch_with_their_epoch",),
+    ),
+    Mutation(
+        "show_patterns_topics_that_the_client_may_not_see",
+        "A pattern finds only topics that the client may see.",
+        f"{BROKER}/topic_lookup.py",
+        "frozenset(full[name] for name in visible)",
+        "names",
+        (f"{TEST_APIS}::test_a_pattern_finds_only_topics_that_the_client_may_see",),
+    ),
+    Mutation(
+        "match_parts_of_names",
+        "A pattern matches whole names, as at Kafka's brokers.",
+        f"{BROKER}/topic_patterns.py",
+        "if compiled.fullmatch(name)",
+        "if compiled.match(name)",
+        (f"{TEST_APIS}::test_a_pattern_matches_whole_names",),
+    ),
+    Mutation(
+        "describe_consumer_groups_as_empty_classic_ones",
+        "Tools learn that a group is one of the consumer protocol.",
+        ADMIN,
+        "if stored.deleted or stored.group_type == CONSUMER:",
+        "if stored.deleted:",
+        (f"{TEST_APIS}::test_the_apis_of_the_classic_protocol_do_not_know_such_a_group",),
+    ),
+    Mutation(
+        "list_groups_of_all_types",
+        "Tools that want one type of groups get no others.",
+        ADMIN,
+        "if (not types or it.group_type in types) and",
+        "if",
+        (f"{TEST_APIS}::test_groups_are_listed_with_their_types",),
+    ),
+)
