@@ -23,7 +23,6 @@ from smq.producing.batching.batch_builder import (
     BatchBuilder,
     check_headers,
     check_key,
-    check_timestamp,
     check_value,
 )
 from smq.producing.batching.message_group import MessageGroup, MessageGroupDelivery, MessageSpan
@@ -43,6 +42,7 @@ from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
 from smq.transport.schema_versions import SchemaVersions
 from smq_core.access.producer_ids import id_of
 from smq_core.errors import InvalidRequest, PartlySent, SmqError
+from smq_storage.conversion.time_conversion import check_timestamp
 from smq_storage.process.locks import make_lock
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Producer:
         """Sends one message and returns its delivery. Blocks while ``max_in_flight`` bytes have no outcome yet.
 
         value: bytes, or on a topic with a schema a mapping of its columns. A value that a column cannot hold exactly
-            as it is gets SchemaMismatch (:mod:`smq.producing.encoding.exact_cast` has the rules). When the topic's
+            as it is gets SchemaMismatch (:mod:`smq_storage.conversion.exact_cast` has the rules). When the topic's
             schema changes, later messages may use the new columns; a column that is left out gets null.
         key: bytes. Messages of one key keep their order, messages without a key are spread over the segments. On a
             topic with a schema the key is a column of the value.

@@ -9,7 +9,7 @@ TEST_CONSUME = "tests/unit/cli/test_consume.py"
 SINKS = "client/smq/cli/files/sinks.py"
 TEST_CSV = "tests/unit/cli/formats/test_csv_rows.py"
 TEST_OUTPUT = "tests/unit/cli/formats/test_output_formats.py"
-MESSAGES = "client/smq/cli/files/json_lines/messages.py"
+MESSAGES = "storage/smq_storage/json_lines/messages.py"
 TEST_MESSAGES = "tests/unit/cli/formats/test_json_messages.py"
 
 WAITING = "client/smq/cli/connection/waiting.py"
@@ -350,7 +350,7 @@ MUTATIONS = (
     Mutation(
         "take_two_objects_of_a_line",
         "A line of JSON is one object.",
-        "client/smq/cli/files/json_lines/columns.py",
+        "storage/smq_storage/json_lines/columns.py",
         "        if found.num_rows != objects:",
         "        if False:",
         ("tests/unit/cli/formats/test_json_columns.py::test_a_line_that_is_no_object_is_refused_wherever_it_is",),
@@ -358,7 +358,7 @@ MUTATIONS = (
     Mutation(
         "search_usual_lines_of_json_by_patterns",
         "Lines that all begin with an object are counted, which is faster.",
-        "client/smq/cli/files/json_lines/columns.py",
+        "storage/smq_storage/json_lines/columns.py",
         'if objects == block.count(b"\\n") + (not block.endswith(b"\\n")):',
         "if False:",
         ("tests/unit/cli/formats/test_json_columns.py::test_usual_lines_are_counted_without_patterns",),
@@ -411,7 +411,7 @@ MUTATIONS = (
     Mutation(
         "write_times_to_the_millisecond",
         "JSON loses no digit of a time.",
-        "client/smq/cli/output/formatting.py",
+        "storage/smq_storage/json_lines/values.py",
         'timespec="microseconds"',
         'timespec="milliseconds"',
         (f"{TEST_OUTPUT}::test_json_loses_no_digit_of_a_time_or_a_number",),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..mutation import Mutation
 
-ROW_VALUES = "client/smq/producing/encoding/row_values.py"
-CONVERSION = "client/smq/producing/encoding/value_conversion.py"
+ROW_VALUES = "storage/smq_storage/conversion/row_values.py"
+CONVERSION = "storage/smq_storage/conversion/value_conversion.py"
 TEST_RULE = "tests/property/test_send_and_write.py::test_both_store_the_very_value_or_both_refuse_it"
 TEST_VALUES = "tests/unit/client/producing/test_exact_values.py"
 TEST_SEND_MANY = "tests/unit/client/producing/test_send_many.py"
@@ -168,7 +168,7 @@ MUTATIONS = (
     Mutation(
         "accept_times_that_python_does_not_have",
         "A time that readers cannot show is refused before it is sent.",
-        "client/smq/producing/encoding/exact_cast.py",
+        "storage/smq_storage/conversion/exact_cast.py",
         "    if wanted in _TIMES and not all_in_python(found):\n",
         "    if False:\n",
         (f"{TEST_VALUES}::test_times_of_tables_that_python_does_not_have_are_refused_with_their_row",),
@@ -176,7 +176,7 @@ MUTATIONS = (
     Mutation(
         "look_at_the_year_in_utc_only",
         "A time that is in the year 10000 in its column's zone is refused.",
-        "client/smq/producing/encoding/value_conversion.py",
+        "storage/smq_storage/conversion/value_conversion.py",
         "if not 1 < found.year < MAXYEAR:",
         "if False:",
         (f"{TEST_VALUES}::test_a_time_that_is_in_the_year_10000_in_the_zone_of_its_column_is_refused",),
@@ -184,7 +184,7 @@ MUTATIONS = (
     Mutation(
         "accept_a_timestamp_in_nanoseconds",
         "A timestamp of a message is in microseconds, of a year that Python has.",
-        "client/smq/producing/batching/batch_builder.py",
+        "storage/smq_storage/conversion/time_conversion.py",
         "if MIN_MICROS <= micros <= MAX_MICROS:",
         "if True:",
         (f"{TEST_VALUES}::test_a_timestamp_that_python_does_not_have_is_refused",),
@@ -192,7 +192,7 @@ MUTATIONS = (
     Mutation(
         "take_the_items_of_a_view_in_the_order_of_its_buffer",
         "A view of lists keeps its items.",
-        "client/smq/producing/encoding/exact_cast.py",
+        "storage/smq_storage/conversion/exact_cast.py",
         "from_arrays(_offsets(array), array.flatten(), mask=_nulls(array))",
         "from_arrays(_offsets(array), array.values, mask=_nulls(array))",
         (f"{TEST_VALUES}::test_lists_of_all_kinds_keep_their_items",),
@@ -239,7 +239,7 @@ MUTATIONS = (
     Mutation(
         "cut_off_what_is_below_a_unit",
         "A time is a whole number of its column's unit.",
-        "client/smq/producing/encoding/time_conversion.py",
+        "storage/smq_storage/conversion/time_conversion.py",
         "if rest or not isinstance(units, int)",
         "if not isinstance(units, int)",
         (TEST_RULE,),
@@ -247,7 +247,7 @@ MUTATIONS = (
     Mutation(
         "drop_fields_that_a_struct_does_not_have",
         "A value with a field that the struct does not have is refused.",
-        "client/smq/producing/encoding/nested_conversion.py",
+        "storage/smq_storage/conversion/nested_conversion.py",
         "if unknown:",
         "if False:",
         (TEST_RULE,),
@@ -263,7 +263,7 @@ MUTATIONS = (
     Mutation(
         "show_nanoseconds_as_python_has_them",
         "JSON lines have all digits of a time.",
-        "client/smq/cli/files/json_lines/rows.py",
+        "storage/smq_storage/json_lines/rows.py",
         "if shown != field.type:",
         "if False:",
         ("tests/unit/cli/formats/test_json_columns.py::test_nanoseconds_are_written_as_text_and_read_again",),

@@ -10,11 +10,11 @@ import typer
 
 from smq.admin.caller_infos import OPEN, AuthorityRotation
 from smq.cli.connection.session import TopicName, client, command, out, print_note, security_options
-from smq.cli.output.formatting import iso
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, print_value
 from smq.transport.security.security_files import security_files
 from smq_core.errors import InvalidRequest
 from smq_core.model.units import parse_duration
+from smq_storage.json_lines.values import iso
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Who this client is in a secure release, and what it may do."

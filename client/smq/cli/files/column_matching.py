@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.cli.files.json_lines.fields import POSITION_FIELDS
-from smq.cli.files.json_lines.rows import json_line, python_rows
 from smq.producing.encoding.batch_encoder import message_times
-from smq.producing.encoding.exact_cast import InexactValue, exact_cast
-from smq.producing.encoding.row_values import no_such_columns
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.column_types import arrow_type, plain_type
 from smq_storage.chunks.schemas import HEADERS, RESERVED, TIMESTAMP
+from smq_storage.conversion.exact_cast import InexactValue, exact_cast
+from smq_storage.conversion.row_values import no_such_columns
+from smq_storage.json_lines.fields import POSITION_FIELDS
+from smq_storage.json_lines.rows import json_line, python_rows
 
 # Columns of the message itself, beside those of the topic.
 MESSAGE_COLUMNS = {"timestamp": TIMESTAMP, "headers": HEADERS}

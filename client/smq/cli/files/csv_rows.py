@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from smq.cli.files.blocks import record_blocks
-from smq.cli.files.json_lines.columns import RowTable, decode_cell
-from smq.cli.files.json_lines.fields import InvalidField, headers_of, micros, time_of
-from smq.cli.files.json_lines.values import from_json
-from smq.producing.encoding.exact_cast import kind_of, show
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.column_types import arrow_type, plain_type
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+from smq_storage.conversion.exact_cast import kind_of, show
+from smq_storage.json_lines.columns import RowTable, decode_cell
+from smq_storage.json_lines.fields import InvalidField, headers_of, micros, time_of
+from smq_storage.json_lines.values import from_json
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")

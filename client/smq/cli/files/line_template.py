@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from smq.cli.files.json_lines.fields import TOPIC_FIELD
-from smq.cli.files.json_lines.rows import json_line
-from smq.cli.files.json_lines.values import iso
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED_COLUMNS
+from smq_storage.json_lines.fields import TOPIC_FIELD
+from smq_storage.json_lines.rows import json_line
+from smq_storage.json_lines.values import iso
 
 Row = dict[str, Any]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.cli.connection.session import defer_signals, print_note
-from smq.cli.files.json_lines.fields import TOPIC_FIELD
 from smq.cli.files.sinks import Offsets, Sink
 from smq.cli.output import formatting
 from smq.topics_consumer import TopicsConsumer
 from smq_core.errors import SmqError
+from smq_storage.json_lines.fields import TOPIC_FIELD
 
 if TYPE_CHECKING:
     from smq import Batch, Consumer

@@ -17,12 +17,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from smq.cli.files.formats import OutputFormat
-from smq.cli.files.json_lines.rows import json_line, python_rows
-from smq.cli.files.json_lines.values import iso, json_object, to_json
 from smq.cli.files.line_template import LineTemplate
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.python_times import shown_times
 from smq_storage.chunks.schemas import RESERVED, has_plain_messages
+from smq_storage.json_lines.rows import json_line, python_rows
+from smq_storage.json_lines.values import iso, json_object, to_json
 
 # That of each row, or that of the first of consecutive ones.
 Offsets: TypeAlias = int | pa.Array

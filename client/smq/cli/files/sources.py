@@ -17,12 +17,12 @@ from smq.cli.files.column_matching import MESSAGE_COLUMNS
 from smq.cli.files.compression import refuse_compressed_name
 from smq.cli.files.csv_rows import DEFAULT_DIALECT, CsvDialect, read_csv
 from smq.cli.files.formats import InputFormat
-from smq.cli.files.json_lines.columns import TypedLines
-from smq.cli.files.json_lines.messages import read_messages
-from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.parquet_batches import MICROS, NANOS, read_batches
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
+from smq_storage.conversion.exact_cast import InexactValue
+from smq_storage.json_lines.columns import TypedLines
+from smq_storage.json_lines.messages import read_messages
 
 BATCH_ROWS = 64 * 1024
 
@@ -87,7 +87,7 @@ def tables(
     """Yields the rows of a file, or of stdin for ``-``, some ten thousand at a time; from a pipe as soon as they come.
 
     ``columns`` are the topic's. Without any, CSV is text, and JSON lines are what
-    :mod:`smq.cli.files.json_lines.messages` says. Raises InvalidRequest if the file cannot be read, SchemaMismatch if a
+    :mod:`smq_storage.json_lines.messages` says. Raises InvalidRequest if the file cannot be read, SchemaMismatch if a
     value does not have its column's type, or a line of JSON is no message.
     """
     if name != "-" and not Path(name).exists():

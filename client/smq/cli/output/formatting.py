@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from smq_core.model.units import format_scaled, format_size
 
@@ -36,12 +36,6 @@ def span(exact_seconds: float) -> str:
 def clock(at: datetime) -> str:
     """The local time of day."""
     return at.astimezone().strftime("%H:%M:%S")
-
-
-def iso(at: datetime) -> str:
-    """A time as RFC 3339, to the microsecond; in UTC, unless it has no zone."""
-    when = at.astimezone(UTC) if at.tzinfo is not None else at
-    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def topic(full_name: str) -> str:

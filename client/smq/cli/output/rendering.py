@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from smq.cli.output.formatting import iso
+from smq_storage.json_lines.values import iso
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import chain, repeat
 
 from smq.producing.batching.row_batch import RowBatch
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner, partitions_of_keys
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
-from smq_storage.chunks.python_times import MAX_MICROS, MIN_MICROS
+from smq_storage.conversion.exact_cast import InexactValue
 from smq_storage.uploads.large_values import HEADER, reserved_header
 
 # Roughly what a message takes beside its key and value.
@@ -153,23 +151,3 @@ def check_headers(headers: object) -> list[tuple[str, bytes | None]]:
     if reserved_header(pairs):
         raise InvalidRequest(f"the header {HEADER!r} is reserved for large values; give this header another name")
     return pairs
-
-
-def check_timestamp(timestamp: object) -> int:
-    """Returns microseconds since 1970. Raises InvalidRequest."""
-    if isinstance(timestamp, datetime):
-        if getattr(timestamp, "nanosecond", 0):  # of pandas.Timestamp
-            raise InvalidRequest(f"a timestamp must be whole microseconds, not {timestamp!r}")
-        aware = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
-        delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
-        micros = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-    elif isinstance(timestamp, int) and not isinstance(timestamp, bool):
-        micros = timestamp
-    else:
-        raise InvalidRequest(f"a timestamp must be a datetime or whole microseconds since 1970, not {timestamp!r}")
-    if MIN_MICROS <= micros <= MAX_MICROS:
-        return micros
-    raise InvalidRequest(
-        f"the timestamp {timestamp!r} is not in the years 1 to 9999, in UTC; an integer is in microseconds since 1970, "
-        "such as time.time_ns() // 1000"
-    )

@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.producing.encoding.exact_cast import InexactValue, exact_cast, may_fit, type_does_not_fit
 from smq.producing.encoding.frames import Table, as_table
 from smq.producing.encoding.keys import (
     KeylessPartitioner,
@@ -17,13 +16,14 @@ from smq.producing.encoding.keys import (
     key_bytes,
     partitions,
 )
-from smq.producing.encoding.row_values import RowConverter, column_maker, no_such_columns
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Topic, TopicSchema
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.column_types import declared_type, plain_type
 from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.chunks.schemas import TIMESTAMP
+from smq_storage.conversion.exact_cast import InexactValue, exact_cast, may_fit, type_does_not_fit
+from smq_storage.conversion.row_values import RowConverter, column_maker, no_such_columns
 from smq_storage.uploads.large_values import HEADER, has_reserved_header
 
 # Columns of consumed tables that a producer fills anew, so that a table that was read can be written unchanged.

@@ -26,9 +26,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.producing.encoding.exact_cast import decoded
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import FEW_KEYS, Ring
+from smq_storage.conversion.exact_cast import decoded
 
 # The partition of each row: int32 of shape (rows,), in an ``array`` if the rows are few.
 RowPartitions: TypeAlias = "npt.NDArray[np.int32] | array[int]"

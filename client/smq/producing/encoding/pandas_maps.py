@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from smq.producing.encoding.exact_cast import InexactValue
-from smq.producing.encoding.value_conversion import converter
+from smq_storage.conversion.exact_cast import InexactValue
+from smq_storage.conversion.value_conversion import converter
 
 
 def is_pandas_frame(data: object) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smq.producing.encoding.exact_cast import InexactValue
+from smq_storage.conversion.exact_cast import InexactValue
 
 MICROS, NANOS = "us", "ns"
 """Values of ``coerce_int96_timestamp_unit``."""

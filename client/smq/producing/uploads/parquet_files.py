@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.parquet_batches import MICROS, NANOS, read_batches
 from smq.producing.uploads.finished_files import FILE_BYTES, encoded_upload, may_be_finished
 from smq.producing.uploads.upload_encoder import EncodedUpload
 from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_storage.conversion.exact_cast import InexactValue
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.cli.files.json_lines import columns as json_columns
-from smq.cli.files.json_lines.rows import json_line, python_rows
 from smq.cli.files.sources import InputFormat, Reading, tables
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
+from smq_storage.json_lines import columns as json_columns
+from smq_storage.json_lines.rows import json_line, python_rows
 
 TYPES = {
     "i": "int32",

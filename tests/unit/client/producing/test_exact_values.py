@@ -12,11 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from smq.producing.batching.batch_builder import check_headers, check_timestamp, check_value
+from smq.producing.batching.batch_builder import check_headers, check_value
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import canonical_bytes
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
+from smq_storage.conversion.time_conversion import check_timestamp
 
 COLUMNS = (
     Column("id", "int32"),

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from smq.producer import Producer
-from smq.producing.encoding.exact_cast import exact_cast
 from smq.producing.encoding.frames import as_table
 from smq_core.errors import InvalidRequest
+from smq_storage.conversion.exact_cast import exact_cast
 from support.in_memory.acking_engine import engine
 
 

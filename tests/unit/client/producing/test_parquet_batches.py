@@ -12,11 +12,11 @@ import pytest
 
 from smq.cli.files.sources import InputFormat, tables
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.parquet_batches import MICROS, NANOS, exact_times, read_batches
 from smq.producing.uploads.parquet_files import ParquetSource
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
+from smq_storage.conversion.exact_cast import InexactValue
 
 LATE = datetime(9999, 12, 31, 23, 59, 59, 999_999)
 EARLY = datetime(1, 1, 1)

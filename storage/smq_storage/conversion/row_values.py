@@ -12,9 +12,9 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
-from smq.producing.encoding.exact_cast import InexactValue, kind_of
-from smq.producing.encoding.row_checks import Row, compile_row_conversion
-from smq.producing.encoding.value_conversion import is_micros, width
+from smq_storage.conversion.exact_cast import InexactValue, kind_of
+from smq_storage.conversion.row_checks import Row, compile_row_conversion
+from smq_storage.conversion.value_conversion import is_micros, width
 
 _EPOCH = {"time": datetime(1970, 1, 1), "zoned time": datetime(1970, 1, 1, tzinfo=UTC)}
 _MICROS = pa.duration("us")

@@ -17,7 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from smq.cli.files.json_lines.fields import (
+from smq_core.model.entities import Column
+from smq_storage.chunks.column_types import arrow_type, plain_type
+from smq_storage.conversion.exact_cast import InexactValue, kind_of
+from smq_storage.conversion.row_values import RowConverter
+from smq_storage.json_lines.fields import (
     BASE64,
     POSITION_FIELDS,
     Headers,
@@ -31,11 +35,7 @@ from smq.cli.files.json_lines.fields import (
     optional_columns,
     time_of,
 )
-from smq.cli.files.json_lines.values import from_json, has_bytes
-from smq.producing.encoding.exact_cast import InexactValue, kind_of
-from smq.producing.encoding.row_values import RowConverter
-from smq_core.model.entities import Column
-from smq_storage.chunks.column_types import arrow_type, plain_type
+from smq_storage.json_lines.values import from_json, has_bytes
 
 _DECODER = LineDecoder(Decimal, float)
 _LINE = re.compile(rb"^[ \t\r]*\{", re.MULTILINE)

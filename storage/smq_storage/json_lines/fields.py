@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq.producing.batching.batch_builder import check_timestamp
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+from smq_storage.conversion.time_conversion import check_timestamp
 
 # What the name of a field ends in whose bytes are base64.
 BASE64 = "_base64"

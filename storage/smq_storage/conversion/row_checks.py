@@ -1,6 +1,6 @@
 """Compiles a schema to one Python function that converts a message, because a call for each value would cost the most.
 
-The rules are those of single values (:mod:`smq.producing.encoding.value_conversion`): the function has their conditions
+The rules are those of single values (:mod:`smq_storage.conversion.value_conversion`): the function has their conditions
 in its text, and calls a column's conversion for a value that does not certainly fit.
 """
 
@@ -12,8 +12,8 @@ from sys import intern
 
 import pyarrow as pa
 
-from smq.producing.encoding.exact_cast import InexactValue, kind_of
-from smq.producing.encoding.value_conversion import NAMES, VARIABLE_SIZE, Convert, rule_of, size
+from smq_storage.conversion.exact_cast import InexactValue, kind_of
+from smq_storage.conversion.value_conversion import NAMES, VARIABLE_SIZE, Convert, rule_of, size
 
 Row = tuple[object, ...]
 

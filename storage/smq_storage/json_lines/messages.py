@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq.cli.files.json_lines.fields import (
+from smq_storage.json_lines.fields import (
     POSITION_FIELDS,
     Headers,
     InvalidField,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq.cli.files.json_lines.values import json_object
 from smq_storage.chunks.column_types import with_leaves
 from smq_storage.chunks.python_times import python_values
+from smq_storage.json_lines.values import json_object
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from smq.producing.encoding.exact_cast import InexactValue, kind_of, show
+from smq_storage.conversion.exact_cast import InexactValue, kind_of, show
 
 Convert = Callable[[object], object]
 

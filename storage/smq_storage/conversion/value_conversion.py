@@ -1,7 +1,7 @@
 """Conversions of single values, by the same rules as columns of tables.
 
 A rule for each kind of type says which values certainly fit as they are, and converts the others. What is not of the
-plain Python type of its column goes through Arrow and :func:`smq.producing.encoding.exact_cast.exact_cast`, so that
+plain Python type of its column goes through Arrow and :func:`smq_storage.conversion.exact_cast.exact_cast`, so that
 values and columns have one rule.
 """
 
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from smq.producing.encoding.exact_cast import InexactValue, does_not_fit, exact_cast, kind_of, show
-from smq.producing.encoding.nested_conversion import nested_conversion
-from smq.producing.encoding.time_conversion import require_python_time, time_in_units
 from smq_storage.chunks.column_types import with_leaves
 from smq_storage.chunks.python_times import NOT_IN_PYTHON
+from smq_storage.conversion.exact_cast import InexactValue, does_not_fit, exact_cast, kind_of, show
+from smq_storage.conversion.nested_conversion import nested_conversion
+from smq_storage.conversion.time_conversion import require_python_time, time_in_units
 
 # Returns the value as the batch will hold it. Raises InexactValue.
 Convert = Callable[[object], object]

@@ -30,7 +30,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from smq.cli.files.json_lines.fields import (
+from smq_core.errors import InvalidRequest
+from smq_storage.conversion.exact_cast import kind_of
+from smq_storage.json_lines.fields import (
     BASE64,
     InvalidField,
     JsonObject,
@@ -39,9 +41,6 @@ from smq.cli.files.json_lines.fields import (
     time_from_text,
     to_bytes,
 )
-from smq.cli.output import formatting
-from smq.producing.encoding.exact_cast import kind_of
-from smq_core.errors import InvalidRequest
 
 # Makes bytes of their text in JSON. Raises InvalidField.
 OfBytes = Callable[[Any], bytes | None]
@@ -92,8 +91,11 @@ def to_json(value: Any, of_bytes: Callable[[bytes], str]) -> Any:
 
 
 def iso(at: datetime | date) -> str:
-    """A date, or a time as all of the command line."""
-    return formatting.iso(at) if isinstance(at, datetime) else at.isoformat()
+    """A date, or a time as RFC 3339, to the microsecond; in UTC, unless it has no zone."""
+    if not isinstance(at, datetime):
+        return at.isoformat()
+    when = at.astimezone(UTC) if at.tzinfo is not None else at
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _is_text(value: Any) -> bool:

@@ -23,6 +23,7 @@ A time or date fits if Python has it (:mod:`smq_storage.chunks.python_times`), b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -166,7 +167,12 @@ def show_scalar(value: pa.Scalar) -> str:
             return str(value)
         if pa.types.is_timestamp(kind):
             return str(np.datetime64(value.value, kind.unit))
-    for text in (lambda: show(value.as_py()), lambda: show(str(value)), lambda: show(str(value.value))):
+    texts: tuple[Callable[[], str], ...] = (
+        lambda: show(value.as_py()),
+        lambda: show(str(value)),
+        lambda: show(str(value.value)),
+    )
+    for text in texts:
         with suppress(OverflowError, ValueError, AttributeError):
             return text()
     return f"a {kind}"  # of text that is not valid Unicode

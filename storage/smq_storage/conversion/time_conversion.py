@@ -7,8 +7,9 @@ from datetime import UTC, datetime, time
 
 import pyarrow as pa
 
-from smq.producing.encoding.exact_cast import InexactValue, kind_of, show
-from smq_storage.chunks.python_times import NOT_IN_PYTHON, all_in_python
+from smq_core.errors import InvalidRequest
+from smq_storage.chunks.python_times import MAX_MICROS, MIN_MICROS, NOT_IN_PYTHON, all_in_python
+from smq_storage.conversion.exact_cast import InexactValue, kind_of, show
 
 _NANOS_OF_UNIT = {"s": 10**9, "ms": 10**6, "ns": 1}
 _MAX_INT64 = (1 << 63) - 1
@@ -62,3 +63,23 @@ def _nanos_of_day(value: object) -> int | None:
         return None
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     return (seconds * 1_000_000 + value.microsecond) * 1000
+
+
+def check_timestamp(timestamp: object) -> int:
+    """Returns microseconds since 1970. Raises InvalidRequest."""
+    if isinstance(timestamp, datetime):
+        if getattr(timestamp, "nanosecond", 0):  # of pandas.Timestamp
+            raise InvalidRequest(f"a timestamp must be whole microseconds, not {timestamp!r}")
+        aware = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
+        delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
+        micros = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    elif isinstance(timestamp, int) and not isinstance(timestamp, bool):
+        micros = timestamp
+    else:
+        raise InvalidRequest(f"a timestamp must be a datetime or whole microseconds since 1970, not {timestamp!r}")
+    if MIN_MICROS <= micros <= MAX_MICROS:
+        return micros
+    raise InvalidRequest(
+        f"the timestamp {timestamp!r} is not in the years 1 to 9999, in UTC; an integer is in microseconds since 1970, "
+        "such as time.time_ns() // 1000"
+    )
