@@ -28,6 +28,7 @@ from smq_broker.leader_client.leader_channels import LeaderChannels
 from smq_broker.leader_client.leader_session import LeaderSession
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
+from smq_broker.leader_client.securing import make_security
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.trimmer import MemoryTrimmer
 from smq_broker.producers.claims import ProducerClaims
@@ -69,6 +70,7 @@ from smq_storage.process import allocator
 if TYPE_CHECKING:
     from smq_broker.access.permissive_broker import PermissiveBroker
     from smq_broker.access.secure_broker import SecureBroker
+    from smq_broker.kafka.proxy.process import KafkaProxy
     from smq_broker.kafka.service import KafkaService
 
 EXIT_USAGE = 2
@@ -89,16 +91,12 @@ class Broker:
         self.settings = settings
         self.incarnation = settings.new_incarnation()
         self._stop = threading.Event()
-        self._signals = 0
         self._not_ready: str | None = "the filer has not been probed yet"
         self._readiness: Readiness | None = None
         self._session: LeaderSession | None = None
 
-    def on_signal(self, *_: object) -> None:
-        """The first signal starts the shutdown, the second one ends the process."""
-        self._signals += 1
-        if self._signals > 1:
-            exit_process(0)
+    def stop(self) -> None:
+        """Starts the shutdown."""
         self._stop.set()
 
     def run(self) -> int:
@@ -304,32 +302,23 @@ class Broker:
     def _secure(
         self, channels: LeaderChannels, registry: SegmentRegistry, broker_metrics: BrokerMetrics, http: str
     ) -> OpenBroker | SecureBroker | PermissiveBroker | None:
-        """Logs in at a leader, if this broker is to be secure. None if it is stopped before a leader lets it."""
-        if not self.settings.ca_file:
-            return OpenBroker()
-        from smq_broker.access.permissive_broker import PermissiveBroker
-        from smq_broker.access.secure_broker import SecureBroker
-        from smq_broker.leader_client.login import LeaderLogin
-
-        login = LeaderLogin(
-            self.incarnation, leaders=self._leaders, channels=channels, hosts=self.settings.kafka_hosts()
-        )
+        """None if this broker is stopped before a leader lets it serve."""
 
         def show(reason: str, retry_in: float) -> None:
             self._not_ready = reason
             log.warning("login.failed", error=reason, retry_in=retry_in, http=http)
 
-        make = partial(
-            SecureBroker,
-            log_in=login.next,
+        return make_security(
+            self.settings,
+            self.incarnation,
+            leaders=self._leaders,
+            channels=channels,
             leader_answered_at=lambda: self._session.answered_at if self._session is not None else None,
             topic_name=registry.topic_name,
             broker_metrics=broker_metrics,
+            wait=self._stop.wait,
+            on_failure=show,
         )
-        if self.settings.permissive:
-            return PermissiveBroker(login.once_or_later(), make=make, log_in=login.next)
-        first = login.until_given(self._stop.wait, show)
-        return make(first) if first is not None else None
 
     def _leaders(self) -> Sequence[str]:
         return self._session.leaders() if self._session is not None else self.settings.leader
@@ -493,6 +482,12 @@ def exit_process(code: int) -> None:
     os._exit(code)
 
 
+def _kafka_proxy(settings: BrokerSettings) -> KafkaProxy:
+    from smq_broker.kafka.proxy.process import KafkaProxy
+
+    return KafkaProxy(settings)
+
+
 def run() -> None:
     """Runs a broker with the settings of the command line, and ends the process."""
     try:
@@ -503,11 +498,21 @@ def run() -> None:
         return
     logs.configure(settings.log_level, settings.log_format, broker=settings.name)
     keep_freed_memory(settings.memory)
-    broker = Broker(settings)
-    signal.signal(signal.SIGTERM, broker.on_signal)
-    signal.signal(signal.SIGINT, broker.on_signal)
+    process = _kafka_proxy(settings) if settings.kafka_proxy else Broker(settings)
+    signals = 0
+
+    def on_signal(*_: object) -> None:
+        """The first signal starts the shutdown, the second one ends the process."""
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            exit_process(0)
+        process.stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
     try:
-        code = broker.run()
+        code = process.run()
     except InvalidRequest as error:
         print_error(error.message)
         code = EXIT_USAGE

@@ -50,6 +50,11 @@ class BrokerSettings(BaseSettings):
     leader: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="addresses host:port of leaders, separated by commas"
     )
+    kafka_proxy: bool = Field(
+        False,
+        description="be no broker but a proxy for Kafka clients that do not reach the brokers: listen at --kafka, and "
+        "send their requests on to the brokers that the leader knows; needs no filer",
+    )
     ca_file: str = Field("", description="the roots of the release in PEM; with them all connections are encrypted")
     token_file: str = Field("", description="a file with the token by which leaders recognise this broker")
     permissive: bool = Field(
@@ -143,10 +148,24 @@ class BrokerSettings(BaseSettings):
             raise ValueError("a secure broker logs in at a leader: give the addresses of leaders as --leader")
         return value
 
+    @field_validator("kafka_proxy")
+    @classmethod
+    def _proxy(cls, value: bool, others: ValidationInfo) -> bool:
+        if value and not others.data.get("leader"):
+            raise ValueError("the proxy finds brokers by the leader: give the addresses of leaders as --leader")
+        return value
+
     @field_validator("filer_url")
     @classmethod
-    def _filer(cls, value: str) -> str:
-        return required_filer_url(value)
+    def _filer(cls, value: str, others: ValidationInfo) -> str:
+        return value if others.data.get("kafka_proxy") else required_filer_url(value)
+
+    @field_validator("kafka")
+    @classmethod
+    def _proxy_listens(cls, value: str, others: ValidationInfo) -> str:
+        if not value and others.data.get("kafka_proxy"):
+            raise ValueError("required with --kafka-proxy: where the proxy listens, such as [::]:9092")
+        return value
 
     @field_validator("permissive")
     @classmethod

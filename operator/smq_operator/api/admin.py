@@ -384,6 +384,7 @@ def _broker_message(broker: Broker, now: int) -> admin_pb2.BrokerList.Broker:
         status=broker.status,
         ended=(broker.cause or broker.terminated or "") if broker.has_reported else "",
         ended_at=broker.ended_at,
+        kafka_address=broker.kafka_address,
     )
 
 

@@ -274,7 +274,7 @@ class ListBrokersRequest(_message.Message):
 class BrokerList(_message.Message):
     __slots__ = ("brokers", "next_page_token")
     class Broker(_message.Message):
-        __slots__ = ("name", "incarnation", "address", "state", "status", "ended", "ended_at")
+        __slots__ = ("name", "incarnation", "address", "state", "status", "ended", "ended_at", "kafka_address")
         class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
             __slots__ = ()
             UNSPECIFIED: _ClassVar[BrokerList.Broker.State]
@@ -298,6 +298,7 @@ class BrokerList(_message.Message):
         STATUS_FIELD_NUMBER: _ClassVar[int]
         ENDED_FIELD_NUMBER: _ClassVar[int]
         ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+        KAFKA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
         name: str
         incarnation: str
         address: str
@@ -305,7 +306,8 @@ class BrokerList(_message.Message):
         status: _data_pb2.BrokerStatus
         ended: str
         ended_at: int
-        def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[_Union[BrokerList.Broker.State, str]] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., ended: _Optional[str] = ..., ended_at: _Optional[int] = ...) -> None: ...
+        kafka_address: str
+        def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[_Union[BrokerList.Broker.State, str]] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., ended: _Optional[str] = ..., ended_at: _Optional[int] = ..., kafka_address: _Optional[str] = ...) -> None: ...
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerList.Broker]

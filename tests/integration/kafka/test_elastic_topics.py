@@ -21,10 +21,10 @@ KEYS = [b"key-%d" % number for number in range(40)]
 class SteadyProducer:
     """Sends numbered values until it is stopped, in turn to all keys."""
 
-    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str, **settings: object) -> None:
         self.sent: list[tuple[bytes, bytes]] = []
         self.errors: list[confluent_kafka.KafkaError] = []
-        self._producer = producer_of(cluster, **{"linger.ms": 2, "message.timeout.ms": 120_000})
+        self._producer = producer_of(cluster, **{"linger.ms": 2, "message.timeout.ms": 120_000}, **settings)
         self._topic = topic
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -47,8 +47,8 @@ class SteadyProducer:
         assert self._producer.flush(2 * HANG_GUARD) == 0
 
 
-def test_a_topic_changes_under_a_producer_of_librdkafka(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
-    cluster.create(topic, partitioner="Kafka", partitions=PARTITIONS, segments={"max": 8}, flush={"interval": "200ms"})
+def changes_of(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    """Splits, rolls and merges the segments of a topic, and kills brokers."""
     admin = client.admin()
 
     def open_segments() -> list[str]:
@@ -70,17 +70,22 @@ def test_a_topic_changes_under_a_producer_of_librdkafka(cluster: LocalCluster, c
     def count_is(count: int) -> None:
         eventually(lambda: len(open_segments()) == count, what=f"{count} open segments")
 
+    for _ in range(2):
+        change(lambda segments: admin.split(topic, segments[0], at=3))
+        count_is(2)
+        before = set(open_segments())
+        change(lambda segments: admin.roll(topic, segments[0]))
+        eventually(lambda before=before: open_segments() and before != set(open_segments()), what="a successor")
+        cluster.kill_broker(sorted(cluster.pids())[0])
+        change(lambda segments: admin.merge(topic, segments) if len(segments) == 2 else None)
+        count_is(1)
+
+
+def test_a_topic_changes_under_a_producer_of_librdkafka(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic, partitioner="Kafka", partitions=PARTITIONS, segments={"max": 8}, flush={"interval": "200ms"})
     producer = SteadyProducer(cluster, topic)
     try:
-        for _ in range(2):
-            change(lambda segments: admin.split(topic, segments[0], at=3))
-            count_is(2)
-            before = set(open_segments())
-            change(lambda segments: admin.roll(topic, segments[0]))
-            eventually(lambda before=before: open_segments() and before != set(open_segments()), what="a successor")
-            cluster.kill_broker(sorted(cluster.pids())[0])
-            change(lambda segments: admin.merge(topic, segments) if len(segments) == 2 else None)
-            count_is(1)
+        changes_of(cluster, client, topic)
     finally:
         producer.stop()
     assert producer.errors == []

@@ -44,6 +44,20 @@ VALUES: dict[str, dict[str, Any]] = {
         "kafka": {"enabled": True, "port": 9093, "names": ["kafka.example.com"]},
         "networkPolicy": {"enabled": True},
     },
+    "kafka outside": {
+        "kafka": {
+            "enabled": True,
+            "proxy": {
+                "enabled": True,
+                "replicas": 3,
+                "advertise": "kafka.example.com",
+                "port": 9094,
+                "names": ["10.9.8.7"],
+                "service": {"loadBalancerSourceRanges": ["10.0.0.0/8"], "annotations": {"a": "b"}},
+            },
+        },
+        "networkPolicy": {"enabled": True},
+    },
     "placed": {
         part: {"nodeSelector": {"disk": "ssd"}, "tolerations": GPU, "affinity": UNREACHABLE_STORE}
         for part in ("operator", "brokers")
@@ -193,6 +207,9 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
         "write at most 2m",
     ),
     "kafka at a port of others": ({"kafka": {"port": 7071}}, "port"),
+    "a proxy for Kafka without brokers": ({"kafka": {"proxy": {"enabled": True, "advertise": "k"}}}, "kafka.enabled"),
+    "a proxy for Kafka that nobody finds": ({"kafka": {"enabled": True, "proxy": {"enabled": True}}}, "advertise"),
+    "a proxy for Kafka at a URL": ({"kafka": {"proxy": {"advertise": "kafka://a"}}}, "advertise"),
     "kafka by an address with a port": ({"kafka": {"names": ["a b"]}}, "names"),
     "off": ({"enabled": False}, "condition: seaweedmq.enabled"),
     "memory in words": ({"brokers": {"resources": {"limits": {"memory": "much"}}}}, "is no size: write one such as"),

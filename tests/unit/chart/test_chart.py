@@ -115,10 +115,11 @@ def test_selectors_find_the_pods_they_are_for_and_no_others(values: dict[str, An
         selector = deployment["spec"]["selector"]["matchLabels"]
         assert [n for n, labels in pods.items() if selector.items() <= labels.items()] == [name]
     brokers = {name for name in pods if "broker" in name}
+    proxies = {name for name in pods if "proxy" in name}
     for name, budget in of_kind(resources, "PodDisruptionBudget").items():
         selector = budget["spec"]["selector"]["matchLabels"]
         found = {n for n, labels in pods.items() if selector.items() <= labels.items()}
-        assert found == (brokers if "broker" in name else {"smq-operator"})
+        assert found == (brokers if "broker" in name else proxies if "proxy" in name else {"smq-operator"})
 
 
 def broker_pod(values: dict[str, Any]) -> dict[str, Any]:
@@ -298,6 +299,34 @@ def test_kafka_clients_find_brokers_by_a_service_whose_names_are_in_the_certific
     (template,) = (it for name, it in workloads(render(values)).items() if name == "smq-broker")
     assert {"name": "kafka", "containerPort": 9093} in template["spec"]["containers"][0]["ports"]
     assert broker_settings({}).kafka == "" and "smq-kafka" not in of_kind(render({}), "Service")
+
+
+def test_kafka_clients_outside_reach_a_proxy_that_has_no_filer() -> None:
+    resources = render(VALUES["kafka outside"])
+    deployment = of_kind(resources, "Deployment")["smq-kafka-proxy"]["spec"]
+    assert deployment["replicas"] == 3
+    pod = deployment["template"]["spec"]
+    settings = proxy_settings(pod)
+    assert settings.kafka_proxy and settings.filer_url == ""
+    assert settings.leader == broker_settings({}).leader
+    assert settings.kafka_advertised(9094) == "kafka.example.com:9094"
+    assert settings.kafka_hosts() == ("kafka.example.com", "10.9.8.7")
+    assert settings.ca_file and settings.token_file
+    assert pod["serviceAccountName"] == "smq-broker", "leaders know brokers by it"
+    service = of_kind(resources, "Service")["smq-kafka-proxy"]
+    assert service["spec"]["type"] == "LoadBalancer" and service["metadata"]["annotations"] == {"a": "b"}
+    assert service["spec"]["ports"] == [{"name": "kafka", "port": 9094, "targetPort": "kafka"}]
+    assert service["spec"]["loadBalancerSourceRanges"] == ["10.0.0.0/8"]
+    assert "smq-kafka-proxy" not in of_kind(render(VALUES["kafka"]), "Deployment")
+
+
+def proxy_settings(pod: dict[str, Any]) -> BrokerSettings:
+    known = {"fieldRef": str(uuid.uuid4()), "resourceFieldRef": str(2**30)}
+    environment = {
+        it["name"]: it.get("value") or known[next(iter(it["valueFrom"]))] for it in pod["containers"][0]["env"]
+    }
+    with mock.patch.dict(os.environ, environment):
+        return parse_settings([])
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,16 @@ def test_kafka_clients_are_the_same_clients() -> None:
     assert reached(resources, {}, AWAY) == {}
 
 
+def test_everybody_reaches_the_proxy_for_kafka_clients_unless_it_is_restricted() -> None:
+    values = VALUES["kafka outside"]
+    resources = render(values, namespace="queue")
+    assert reached(resources, {}, AWAY) == {"smq-kafka-proxy": {9094}}
+    restricted = values | {"networkPolicy": VALUES["policies"]["networkPolicy"]}
+    resources = render(restricted, namespace="queue")
+    assert reached(resources, {}, AWAY) == {}
+    assert reached(resources, {}, MONITORING)["smq-kafka-proxy"] == {8080}
+
+
 def test_the_trial_exposes_s3_alone_also_without_other_policies() -> None:
     resources = render(VALUES["trial"], namespace="queue")
     assert set(of_kind(resources, "NetworkPolicy")) == {"smq-seaweedfs"}

@@ -32,7 +32,7 @@ from smq_broker.kafka.partitions.histories import Histories
 from smq_broker.kafka.partitions.rows import record_batch
 from smq_broker.kafka.partitions.tail_reader import TailReader, Watches, encode_entries
 from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic, FetchResponse
-from smq_broker.kafka.protocol.messages import RequestContext
+from smq_broker.kafka.protocol.messages import FetchWait, RequestContext
 from smq_broker.kafka.records.batch_header import count_records
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
@@ -62,9 +62,10 @@ class FetchApi:
         self._sessions = FetchSessions()
 
     async def fetch(self, request: Any, context: RequestContext) -> FetchResponse:
-        """Answers as soon as there is enough to read, or an error to report; at the latest after the request's wait. A
-        client above its quota waits before that.
+        """Answers as soon as there is enough to read, or an error to report; at the latest after the request's wait, or
+        when the next Fetch of the connection comes. A client above its quota waits before that.
         """
+        wait = context.connection.begin_fetch()
         id_, epoch = getattr(request, "session_id", NO_SESSION), getattr(request, "session_epoch", NONE)
         login = context.connection.session
         identity = login.identity if login is not None else ""
@@ -81,7 +82,7 @@ class FetchApi:
             await self._update(session, request)
             if epoch == BEGIN:
                 self._sessions.keep(session)
-            return await self._answer(session, request, context, is_full=epoch <= BEGIN)
+            return await self._answer(session, request, context, wait, is_full=epoch <= BEGIN)
         finally:
             session.is_busy = False
             if session.id == NO_SESSION or session.is_ended:
@@ -101,15 +102,14 @@ class FetchApi:
                 session.put(known, partition)
 
     async def _answer(
-        self, session: FetchSession, request: Any, context: RequestContext, *, is_full: bool
+        self, session: FetchSession, request: Any, context: RequestContext, wait: FetchWait, *, is_full: bool
     ) -> FetchResponse:
         loop = asyncio.get_running_loop()
         admission = Admission(context.access)
         for topic in session.topics.values():
             session.set_denied(topic, await admission.admit(topic.name))
         deadline = loop.time() + request.max_wait.total_seconds()
-        changed = asyncio.Event()
-        session.watches.callback = lambda: self._calls.post(changed.set)
+        session.watches.callback = lambda: self._calls.post(wait.changed.set)
         limit = left = min(request.max_bytes, MAX_RESPONSE_BYTES)
         again = session.begin()
         read: dict[WantedPartition, None] = {}
@@ -121,12 +121,12 @@ class FetchApi:
                 session.read(it)
             read.update(dict.fromkeys(again))
             has_error = any(it.found.error_code for it in again)
-            if limit - left >= request.min_bytes or has_error or loop.time() >= deadline:
+            if limit - left >= request.min_bytes or has_error or wait.is_over or loop.time() >= deadline:
                 break
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
-                    await changed.wait()
-            changed.clear()
+                    await wait.changed.wait()
+            wait.changed.clear()
             again = session.take_progress()
         answered = list(session.partitions.values()) if is_full else [it for it in read if it.has_news]
         topics = _by_topic(answered)

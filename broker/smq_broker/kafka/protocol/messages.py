@@ -26,6 +26,20 @@ class ProtocolError(Exception):
         self.message = message
 
 
+class FetchWait:
+    """Of the last Fetch request of a connection. ``changed`` is set when it is to look again at what there is."""
+
+    __slots__ = ("changed", "is_over")
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.is_over = False
+
+    def end(self) -> None:
+        self.is_over = True
+        self.changed.set()
+
+
 @dataclass(slots=True)
 class ClientConnection:
     """What is known of the client of one connection. All its requests share it."""
@@ -46,6 +60,13 @@ class ClientConnection:
     """Name and version of its library, empty until an ApiVersions request says them."""
     produce_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the Produce request whose batches are being appended, so that those of a connection stay in order."""
+    fetch_wait: FetchWait = field(default_factory=FetchWait)
+
+    def begin_fetch(self) -> FetchWait:
+        """The Fetch request before waits no longer: its response comes first, and would delay that of this one."""
+        self.fetch_wait.end()
+        self.fetch_wait = FetchWait()
+        return self.fetch_wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from smq_broker.access.callers import StreamQuota
 from smq_broker.access.denials import Denials
 from smq_broker.kafka.protocol.entities import api_name
 from smq_broker.kafka.protocol.messages import ClientConnection, ProtocolError
-from smq_broker.kafka.protocol.sessions import OPEN_ACCESS, RequestAccess, Session
+from smq_broker.kafka.protocol.sessions import OPEN_ACCESS, OpenAccess, RequestAccess, Session
 from smq_broker.kafka.security.caller_rights import CallerRights
 from smq_core.access.kafka_calls import KAFKA_CALLS, KafkaCall
 from smq_core.access.rights import Right, group_rights, topic_right, topic_verb
@@ -37,13 +37,8 @@ MAX_NAME_CHARACTERS = 250
 FullName: TypeAlias = Callable[[str], Awaitable[str | None]]
 
 
-class SecureConnections:
-    """See ``ConnectionAccess``."""
-
-    def __init__(self, rights: CallerRights, denials: Denials, full_name: FullName) -> None:
-        self._rights = rights
-        self._denials = denials
-        self._full_name = full_name
+class LoginRequired(OpenAccess):
+    """See ``ConnectionAccess``. Whoever has logged in may send any request."""
 
     def admit(self, connection: ClientConnection, api_key: int) -> RequestAccess:
         call = KAFKA_CALLS.get(api_key)
@@ -59,14 +54,10 @@ class SecureConnections:
             )
         if reason := self._end_reason(session, asyncio.get_running_loop().time()):
             raise ProtocolError("session", reason)
-        return SecureRequest(
-            session,
-            name=api_name(api_key),
-            call=call,
-            rights=self._rights,
-            denials=self._denials,
-            full_name=self._full_name,
-        )
+        return self._of_session(session, api_key, call)
+
+    def _of_session(self, session: Session, api_key: int, call: KafkaCall) -> RequestAccess:
+        return OPEN_ACCESS
 
     def end_reason(self, connection: ClientConnection, now: float) -> str | None:
         session = connection.session
@@ -77,16 +68,35 @@ class SecureConnections:
     def max_frame_bytes(self, connection: ClientConnection) -> int | None:
         return MAX_FRAME_BYTES_BEFORE_LOGIN if connection.session is None else None
 
-    def left(self, connection: ClientConnection) -> None:
-        if connection.session is not None:
-            for stream in connection.session.streams.values():
-                stream.close()
-
     @staticmethod
     def _end_reason(session: Session, now: float) -> str | None:
         if now > session.ends_at:
             return f"the token of {session.identity} has expired, and it has not logged in again"
         return session.ended_because or None
+
+
+class SecureConnections(LoginRequired):
+    """Whoever has logged in may do what it has rights to."""
+
+    def __init__(self, rights: CallerRights, denials: Denials, full_name: FullName) -> None:
+        self._rights = rights
+        self._denials = denials
+        self._full_name = full_name
+
+    def _of_session(self, session: Session, api_key: int, call: KafkaCall) -> RequestAccess:
+        return SecureRequest(
+            session,
+            name=api_name(api_key),
+            call=call,
+            rights=self._rights,
+            denials=self._denials,
+            full_name=self._full_name,
+        )
+
+    def left(self, connection: ClientConnection) -> None:
+        if connection.session is not None:
+            for stream in connection.session.streams.values():
+                stream.close()
 
 
 class SecureRequest:

@@ -138,6 +138,20 @@ async def fetch(api: FetchApi, body: Any, version: int = 12) -> list[FetchedPart
     return [it for topic in response.topics for it in topic.partitions]
 
 
+async def test_the_next_fetch_of_a_connection_ends_the_wait_of_the_one_before() -> None:
+    """Its response comes first, so that it would delay the next one."""
+    broker = Broker()
+    api, context = broker.fetch_api(asyncio.get_running_loop()), RequestContext(None, 12, ClientConnection("peer:1"))
+    waiting = asyncio.ensure_future(api.fetch(request(broker, offsets={0: 0}, wait_seconds=10 * HANG_GUARD), context))
+    other = asyncio.ensure_future(fetch(api, request(broker, offsets={1: 0}, wait_seconds=10 * HANG_GUARD)))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(api.fetch(request(broker, offsets={}, wait_seconds=0), context), HANG_GUARD)
+    (topic,) = (await asyncio.wait_for(waiting, HANG_GUARD)).topics
+    assert [(it.high_watermark, it.error_code) for it in topic.partitions] == [(0, 0)]
+    assert not other.done(), "one of another connection waits on"
+    other.cancel()
+
+
 async def until(condition: Any) -> None:
     async with asyncio.timeout(HANG_GUARD):
         while not condition():

@@ -53,6 +53,8 @@ def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureF
         ([], FILER | {"SMQ_CA_FILE": "c", "SMQ_LEADER": "a:1"}, "--token-file: required with --ca-file"),
         (["--permissive", "true"], FILER, "--permissive: needs the roots.*--ca-file"),
         (["--kafka", "9092"], FILER, "--kafka: .*host:port"),
+        (["--kafka-proxy", "true"], {}, "--kafka-proxy: .*--leader"),
+        (["--kafka-proxy", "true", "--leader", "a:1"], {}, "--kafka: required with --kafka-proxy"),
         (["--kafka-names", "a,leader.smq.internal"], FILER, "--kafka-names: .*own processes"),
         (["--kafka-session-timeout", "5"], FILER, "--kafka-session-timeout: .*10"),
         (["--kafka-names", "a:9092"], FILER, "--kafka-names: .*neither a DNS name nor an IP address"),
@@ -86,6 +88,12 @@ def test_members_send_nine_heartbeats_in_a_session() -> None:
     assert default == GroupSettings(), "those of Kafka"
     shorter = parse(["--kafka-session-timeout", "18"], FILER).kafka_groups()
     assert (shorter.consumer_session_timeout, shorter.consumer_heartbeat_interval) == (18 * SECOND, 2 * SECOND)
+
+
+def test_a_proxy_needs_no_filer() -> None:
+    settings = parse(["--kafka-proxy", "true", "--kafka", "[::]:9092", "--leader", "a:1"], {})
+    assert settings.kafka_proxy and settings.filer_url == ""
+    assert not parse([], FILER).kafka_proxy
 
 
 def test_a_broker_with_roots_and_a_token_is_secure() -> None:
