@@ -68,7 +68,7 @@ MUTATIONS = (
         f"{FOLDER}/routes.py",
         "        if node is not None and leaders.get(partition) == node:\n            del leaders[partition]",
         "        leaders.pop(partition, None)",
-        (f"{ROUTES}::test_a_refusal_that_comes_late_does_not_forget_what_was_learned_meanwhile",),
+        (f"{ROUTES}::test_a_late_rejection_does_not_forget_what_was_learned_meanwhile",),
     ),
     Mutation(
         "wait_for_a_broker_for_ever",

@@ -47,11 +47,11 @@ class BrokerDiscovery:
 
     def run(self) -> None:
         while True:
-            self.look()
+            self.check()
             if self._wait(INTERVAL_SECONDS if self.problem is None else FIRST_INTERVAL_SECONDS):
                 return
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Once."""
         try:
             found = self._list_brokers()

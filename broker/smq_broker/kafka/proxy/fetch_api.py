@@ -52,7 +52,9 @@ class ProxiedFetchApi:
         max_bytes = max(1, min(request.max_bytes, MAX_RESPONSE_BYTES))
         for_each = _without_session(request, max_bytes=max(1, max_bytes // len(parts)))
         fetches = [
-            _BrokerFetch(self._clients, client, node, replaced(for_each, topics=tuple(topics)), context)
+            _BrokerFetch(
+                self._clients, client, node=node, request=replaced(for_each, topics=tuple(topics)), context=context
+            )
             for node, topics in parts.items()
         ]
         random.shuffle(fetches)  # what does not fit into the response is another broker's each time
@@ -72,7 +74,7 @@ class _BrokerFetch:
     """What one broker is sent. ``task`` never fails unless it is cancelled."""
 
     def __init__(
-        self, clients: Clients, client: ClientUpstreams, node: int | None, request: Any, context: RequestContext
+        self, clients: Clients, client: ClientUpstreams, *, node: int | None, request: Any, context: RequestContext
     ) -> None:
         self._clients = clients
         self._client = client

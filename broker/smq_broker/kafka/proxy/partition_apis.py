@@ -83,7 +83,7 @@ class PartitionApis:
                     sent.append(_Sent(part, node, None, lost))
                     continue
                 if request.acks == NO_ACK:
-                    upstream.tell(PRODUCE, version, context.client_id, body)
+                    upstream.send(PRODUCE, version, context.client_id, body)
                     continue
                 sent.append(_Sent(part, used, upstream, upstream.request(PRODUCE, version, context.client_id, body)))
         if request.acks == NO_ACK:

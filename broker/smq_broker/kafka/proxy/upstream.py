@@ -67,7 +67,7 @@ class Upstream(asyncio.Protocol):
         self._transport.writelines(encode_request(api_key, version, self._last_id, client_id, body))
         return awaited.answer
 
-    def tell(self, api_key: int, version: int, client_id: str | None, body: Sequence[Part]) -> None:
+    def send(self, api_key: int, version: int, client_id: str | None, body: Sequence[Part]) -> None:
         """Sends a request that gets no response."""
         if not self._ended_because:
             self._transport.writelines(encode_request(api_key, version, 0, client_id, body))

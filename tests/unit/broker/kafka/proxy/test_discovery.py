@@ -47,12 +47,12 @@ def test_other_roots_are_noticed(tmp_path: Path) -> None:
         ca_file=str(roots),
         on_roots=lambda: noticed.append(True),
     )
-    discovery.look()
+    discovery.check()
     assert noticed == []
     roots.write_text("two")
-    discovery.look()
-    discovery.look()
+    discovery.check()
+    discovery.check()
     assert noticed == [True]
     roots.unlink()
-    discovery.look()
+    discovery.check()
     assert noticed == [True]

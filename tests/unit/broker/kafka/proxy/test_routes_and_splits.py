@@ -70,7 +70,7 @@ def test_a_topic_has_the_same_leaders_by_its_name_and_its_id() -> None:
     assert routes.leader("t", 0) is None and routes.leader("t", 1) == 20
 
 
-def test_a_refusal_that_comes_late_does_not_forget_what_was_learned_meanwhile() -> None:
+def test_a_late_rejection_does_not_forget_what_was_learned_meanwhile() -> None:
     routes = known({0: 10})
     routes.learn_metadata(metadata({0: 20}))
     routes.forget_leader("t", 0, 10)
