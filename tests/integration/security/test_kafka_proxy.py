@@ -79,8 +79,8 @@ def test_a_client_above_its_quota_learns_it_through_the_proxy(
         quotas = [{"identity": app, "produce": {"bytesPerSecond": 20_000}}]
         administrator.admin().alter_topic(topic, settings={"quotas": quotas})
     throttled: list[float] = []
-    told = {"bootstrap.servers": proxy, "throttle_cb": lambda event: throttled.append(event.throttle_time)}
-    producer = confluent_kafka.Producer(settings(short_lived, app, **told))
+    notified = {"bootstrap.servers": proxy, "throttle_cb": lambda event: throttled.append(event.throttle_time)}
+    producer = confluent_kafka.Producer(settings(short_lived, app, **notified))
 
     def is_throttled() -> bool:
         assert sent(producer, topic, b"x" * 15_000) is None

@@ -53,7 +53,11 @@ class ProxiedFetchApi:
         for_each = _without_session(request, max_bytes=max(1, max_bytes // len(parts)))
         fetches = [
             _BrokerFetch(
-                self._clients, client, node=node, request=replaced(for_each, topics=tuple(topics)), context=context
+                clients=self._clients,
+                client=client,
+                node=node,
+                request=replaced(for_each, topics=tuple(topics)),
+                context=context,
             )
             for node, topics in parts.items()
         ]
@@ -74,7 +78,7 @@ class _BrokerFetch:
     """What one broker is sent. ``task`` never fails unless it is cancelled."""
 
     def __init__(
-        self, clients: Clients, client: ClientUpstreams, *, node: int | None, request: Any, context: RequestContext
+        self, *, clients: Clients, client: ClientUpstreams, node: int | None, request: Any, context: RequestContext
     ) -> None:
         self._clients = clients
         self._client = client
