@@ -53,7 +53,10 @@ def check_only_proxy(cluster: LocalCluster, proxy: str) -> None:
     assert not brokers & ports_in_use()
 
 
-def test_librdkafka_writes_and_a_group_reads(cluster: LocalCluster, proxy: str, split_topic: str) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_librdkafka_writes_and_a_group_reads(
+    cluster: LocalCluster, proxy: str, split_topic: str, protocol: str
+) -> None:
     producer = producer_of(cluster, **{"bootstrap.servers": proxy})
     errors: list[confluent_kafka.KafkaError] = []
     sent = [(KEYS[number % len(KEYS)], b"value %d" % number) for number in range(2000)]
@@ -65,7 +68,8 @@ def test_librdkafka_writes_and_a_group_reads(cluster: LocalCluster, proxy: str, 
     assert [f"{it.host}:{it.port}" for it in brokers] == [proxy]
 
     log = GroupLog()
-    members = [Member(proxy, topic=split_topic, group=f"g-{split_topic}", log=log) for _ in range(2)]
+    own = {"group.protocol": protocol}
+    members = [Member(proxy, topic=split_topic, group=f"g-{split_topic}", log=log, **own) for _ in range(2)]
     try:
         eventually(lambda: log.count() == len(sent), what="all messages")
         eventually(lambda: all(it.assigned for it in members), what="both members have partitions")

@@ -13,6 +13,7 @@ from smq_broker.kafka.protocol.entities import build_response
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = range(8, 15)
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
+CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
 # From this version on OffsetFetch is about several groups, and from that one on it has an error of the group.
 GROUPS_FROM, GROUP_ERROR_FROM = 8, 2
 # Before this version the name of a protocol must not be null.
@@ -20,7 +21,9 @@ NULL_PROTOCOL_FROM = 7
 
 _CODE = {"error_code": ErrorCode.coordinator_not_available}
 _NO_NODE = _CODE | {"error_message": None, "node_id": -1, "host": "", "port": -1}
-_DESCRIBED = _CODE | {"group_state": "", "protocol_type": "", "protocol_data": "", "members": ()}
+_STATE = _CODE | {"error_message": None, "group_state": "", "members": ()}
+_DESCRIBED = _STATE | {"protocol_type": "", "protocol_data": ""}
+_CONSUMERS = _STATE | {"group_epoch": 0, "assignment_epoch": 0, "assignor_name": ""}
 _Values: TypeAlias = Mapping[str, Any]
 
 
@@ -51,6 +54,11 @@ def _topic(topic: Any, partitions: Any) -> _Values:
     return {"name": topic.name, "partitions": [{"partition_index": it} | nothing for it in partitions]}
 
 
+def _consumer(request: Any, _: int) -> _Values:
+    member = {"member_id": request.member_id, "member_epoch": request.member_epoch, "assignment": None}
+    return member | {"error_message": None, "heartbeat_interval": NO_THROTTLE}
+
+
 def _find(request: Any, _: int) -> _Values:
     return _NO_NODE | {"coordinators": [{"key": it} | _NO_NODE for it in getattr(request, "coordinator_keys", ())]}
 
@@ -67,6 +75,8 @@ _ANSWERS: Mapping[int, Callable[[Any, int], _Values]] = MappingProxyType(
         OFFSET_DELETE: lambda _, __: {"topics": ()},
         LIST_GROUPS: lambda _, __: {"groups": ()},
         DESCRIBE_GROUPS: lambda it, _: {"groups": [{"group_id": name} | _DESCRIBED for name in it.groups]},
+        CONSUMER_GROUP_HEARTBEAT: _consumer,
+        CONSUMER_GROUP_DESCRIBE: lambda it, _: {"groups": [{"group_id": name} | _CONSUMERS for name in it.group_ids]},
         DELETE_GROUPS: lambda it, _: {"results": [{"group_id": name} | _CODE for name in it.groups_names]},
     }
 )

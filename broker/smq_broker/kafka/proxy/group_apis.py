@@ -18,6 +18,7 @@ from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, decoded
 from smq_broker.kafka.proxy.clients import Clients
 from smq_broker.kafka.proxy.cluster_view import ClusterView
 from smq_broker.kafka.proxy.group_answers import (
+    CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -46,6 +47,7 @@ LISTS: Mapping[int, _Lists] = MappingProxyType(
     {
         OFFSET_FETCH: _Lists("groups", "groups"),
         DESCRIBE_GROUPS: _Lists("groups", "groups"),
+        CONSUMER_GROUP_DESCRIBE: _Lists("group_ids", "groups"),
         DELETE_GROUPS: _Lists("groups_names", "results"),
     }
 )

@@ -41,7 +41,7 @@ from smq_core.access.certificates import Certificate
 BY_LEADER = {2: (1, 10), 21: (0, 2), 23: (2, 4)}
 BY_COORDINATOR = {
     **{8: (2, 9), 9: (1, 9), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5)},
-    **{15: (0, 5), 42: (0, 2), 47: (0, 0)},
+    **{15: (0, 6), 42: (0, 2), 47: (0, 0), 68: (0, 1), 69: (0, 1)},
 }
 BY_ANY = {
     **{19: (2, 7), 20: (1, 6), 22: (0, 5), 29: (1, 3), 30: (1, 3), 31: (1, 3)},
@@ -118,7 +118,7 @@ def api_table(clients: Clients, view: ClusterView) -> ApiTable:
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, cluster.describe_topic_partitions),
         DESCRIBE_CONFIGS: Api(1, 4, cluster.describe_configs),
         FIND_COORDINATOR: Api(0, 6, groups.find),
-        LIST_GROUPS: Api(0, 4, groups.list_groups),
+        LIST_GROUPS: Api(0, 5, groups.list_groups),
         **_forwarded(BY_LEADER, partitions.forward),
         **_forwarded(BY_COORDINATOR, groups.forward),
         **_forwarded(BY_ANY, cluster.forward),

@@ -18,11 +18,14 @@ TOPIC = SimpleNamespace(
     partition_indexes=(0, 1),
     partitions=(SimpleNamespace(partition_index=0), SimpleNamespace(partition_index=1)),
 )
-REQUEST = SimpleNamespace(group_id="g", member_id="m", topics=(TOPIC,), groups=("g",), groups_names=("g",), key="g")
+MORE = {"group_ids": ("g",), "member_epoch": 3}
+REQUEST = SimpleNamespace(
+    group_id="g", member_id="m", topics=(TOPIC,), groups=("g",), groups_names=("g",), key="g", **MORE
+)
 VERSIONS = [
     *((key, version) for key, (low, high) in BY_COORDINATOR.items() for version in range(low, high + 1)),
     *((10, version) for version in range(7)),
-    *((16, version) for version in range(5)),
+    *((16, version) for version in range(6)),
 ]
 
 

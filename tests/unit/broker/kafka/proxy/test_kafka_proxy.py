@@ -17,7 +17,6 @@ from smq_broker.kafka.protocol.messages import FETCH, PRODUCE
 from smq_broker.kafka.proxy import client_upstreams
 from smq_broker.kafka.proxy.cluster_view import NODE_ID
 from smq_broker.kafka.proxy.service import KafkaProxyService, api_table
-from smq_broker.kafka.security.login import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from smq_core.model.addresses import join_address
 from smq_storage.object_store.store import open_store
 from support.in_memory.kafka_apis import apis_of_one_topic
@@ -323,13 +322,8 @@ def test_a_broker_that_answers_with_anything_else_is_left(proxy: KafkaProxyServi
 
 # ---- versions
 
-# Which APIs a broker has that the proxy does not send on.
-NOT_FORWARDED = {68, 69}  # a group with KIP-848, whose requests have to be sent to its coordinator
-
 
 def test_the_proxy_has_the_apis_of_a_broker_in_the_same_versions() -> None:
     broker = {key: it[:2] for key, it in apis_of_one_topic(open_store("memory://")).items()}
     proxy = {key: it[:2] for key, it in api_table(None, None).items()}  # type: ignore[arg-type]
-    assert proxy.keys() & {SASL_HANDSHAKE, SASL_AUTHENTICATE} == set(), "these are the listener's"
-    assert broker.keys() - NOT_FORWARDED <= proxy.keys()
-    assert proxy == {key: it for key, it in broker.items() if key in proxy}
+    assert proxy == broker
