@@ -49,9 +49,7 @@ class TypedLines:
 
     def __init__(self, columns: Sequence[Column], ignore_unknown: bool = False) -> None:
         self._ignore_unknown = ignore_unknown
-        self._schema = pa.schema(
-            [pa.field(c.name, plain_type(arrow_type(c.type)), nullable=c.nullable) for c in columns]
-        )
+        self._schema = row_schema(columns)
         self._read_as = pa.schema(
             [(f.name, pa.string() if kind_of(f.type) in _READ_AS_TEXT else f.type) for f in self._schema]
         )
@@ -89,6 +87,11 @@ class TypedLines:
             if pa.types.is_floating(field.type) and pc.any(pc.is_inf(column)).as_py():
                 return None
         return pa.Table.from_arrays(columns, names=self._schema.names)
+
+
+def row_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns of a topic, with the types by which values are checked."""
+    return pa.schema([pa.field(c.name, plain_type(arrow_type(c.type)), nullable=c.nullable) for c in columns])
 
 
 def _count_objects(block: bytes) -> int | None:
@@ -140,6 +143,14 @@ class RowTable:
         return pa.table(columns | optional_columns(self._headers, self._times))
 
     def add(self, line: str) -> None:
+        """Raises InvalidField."""
+        self.add_row(*self.read(line))
+
+    def read(self, line: str) -> tuple[dict[str, object], Headers | None, int | None]:
+        """The values of an object by column, its headers, and its time in microseconds since 1970.
+
+        Raises InvalidField.
+        """
         found = _DECODER.decode(line)
         if not isinstance(found, JsonObject):
             raise InvalidField("it is no JSON object with the topic's columns")
@@ -160,7 +171,7 @@ class RowTable:
                 at = micros(time_of(name, value))
             elif name not in POSITION_FIELDS and not self._ignore_unknown:
                 raise InvalidField(f"the topic has no column {name}; it has {', '.join(self._schema.names)}")
-        self.add_row(values, headers, at)
+        return values, headers, at
 
     def add_row(self, values: dict[str, object], headers: Headers | None = None, at: int | None = None) -> None:
         """Raises InvalidField."""

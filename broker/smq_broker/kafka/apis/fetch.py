@@ -9,6 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -42,6 +43,9 @@ from smq_core.model.entities import number_of
 MAX_RESPONSE_BYTES = 50 * 1024 * 1024
 TOPIC_IDS_FROM = 13
 UNKNOWN_ID = uuid.UUID(int=0)
+
+# How much larger rows of a topic with a schema may be as JSON.
+JSON_RATIO = 4
 
 
 class FetchApi:
@@ -153,6 +157,8 @@ class FetchApi:
         partition, offset = wanted.request.partition, wanted.request.fetch_offset
         hosted = await self._primary(wanted, watches)
         max_bytes = min(left, wanted.request.partition_max_bytes)
+        if hosted.topic.spec.schema:
+            max_bytes //= JSON_RATIO
         found = self._tails.read(hosted, partition, offset, max_bytes)
         if found is None:  # it is being sealed, or does not know yet where its partitions begin
             raise Refused(ErrorCode.not_leader_or_follower)
@@ -162,7 +168,9 @@ class FetchApi:
         if left and found.is_in_filer:
             records = await self._blocking.call(lambda: self._read_old(hosted, partition, offset, max_bytes))
         elif left and found.entries:
-            records = encode_entries(hosted, partition, offset, found.entries)
+            entries = found.entries
+            encode = partial(encode_entries, hosted, partition, offset, entries)
+            records = await self._blocking.call(encode) if hosted.topic.spec.schema else encode()
         return hosted, FetchedPartition(
             partition=partition,
             high_watermark=found.state.high_watermark,
@@ -186,7 +194,9 @@ class FetchApi:
         if offset < stored.history.log_start(partition):
             raise Refused(ErrorCode.offset_out_of_range)
         found = stored.reader.read_partition(partition, offset, max_bytes)
-        return bytearray() if found is None else record_batch(found.rows, found.first_offset, found.epoch)
+        if found is None:
+            return bytearray()
+        return record_batch(found.rows, found.first_offset, found.epoch, hosted.topic.spec.key)
 
 
 def _sent(topic: FetchedTopic) -> tuple[int, int]:

@@ -27,11 +27,13 @@ from smq_broker.kafka.records.batch_header import parse_batch
 from smq_broker.kafka.records.errors import InvalidRecord, RecordError
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
+from smq_core.model.entities import Topic
 from smq_core.replica.log_entries import IncomingBatch
 
 NS_PER_MS = 1_000_000
 # Larger batches are decoded in another thread, so that others do not wait.
 DECODE_IN_LOOP_BYTES = 64 * 1024
+DECODE_JSON_IN_LOOP_BYTES = 4 * 1024
 
 ALL_REPLICAS, ONE_REPLICA, NO_ACK = -1, 1, 0
 
@@ -111,7 +113,7 @@ class ProduceApi:
         partition = data.partition
         try:
             hosted = await self._primary(name, partition)
-            batch = await self._decode(data)
+            batch = await self._decode(data, hosted.topic)
             append = BatchAppend(hosted, self._calls, asyncio.get_running_loop())
             await append.append(batch, deadline)
             return _Appending(partition, append, batch.rows)
@@ -131,14 +133,9 @@ class ProduceApi:
                 f"topic {name} takes no batches of Kafka clients, because its partitioner is not Kafka: create one "
                 "with `partitioner: Kafka`",
             )
-        if not hosted.wire.takes_small_batches:
-            raise Refused(
-                ErrorCode.invalid_record,
-                f"topic {name} has a schema, and Kafka clients cannot write to such topics yet: use one without",
-            )
         return hosted
 
-    async def _decode(self, data: ProducedPartition) -> IncomingBatch:
+    async def _decode(self, data: ProducedPartition, topic: Topic) -> IncomingBatch:
         records = data.records
         if records is None or not len(records):
             raise Refused(ErrorCode.invalid_record, "the request has no records for this partition")
@@ -146,10 +143,11 @@ class ProduceApi:
         def decode() -> IncomingBatch:
             now_ms = time.time_ns() // NS_PER_MS
             return incoming_batch(
-                records, parse_batch(records), data.partition, now_ms=now_ms, max_bytes=self._max_batch
+                records, parse_batch(records), data.partition, topic, now_ms=now_ms, max_bytes=self._max_batch
             )
 
-        return decode() if len(records) <= DECODE_IN_LOOP_BYTES else await self._blocking.call(decode)
+        limit = DECODE_JSON_IN_LOOP_BYTES if topic.spec.schema else DECODE_IN_LOOP_BYTES
+        return decode() if len(records) <= limit else await self._blocking.call(decode)
 
 
 def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:

@@ -1,4 +1,4 @@
-"""Between Kafka's record batches and rows of a topic without a schema."""
+"""Between Kafka's record batches and the rows of a topic."""
 
 from __future__ import annotations
 
@@ -9,32 +9,42 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from smq_broker.kafka.partitions.json_rows import json_block, json_messages
 from smq_broker.kafka.partitions.tail_index import IndexedEntry
 from smq_broker.kafka.records.batch_header import BatchHeader
-from smq_broker.kafka.records.decoding import DecodedRecords, decode_few_records, decode_records
+from smq_broker.kafka.records.decoding import (
+    NO_TIMESTAMP,
+    DecodedRecords,
+    decode_few_records,
+    decode_records,
+    record_lists,
+)
 from smq_broker.kafka.records.encoding import encode_records
 from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES
 from smq_broker.rows.blocks import ArrowBlock, Block
 from smq_broker.rows.payloads import Payload
 from smq_broker.rows.small_batches import SmallBatch
+from smq_core.model.entities import Topic
 from smq_core.model.kafka_producers import KafkaBatchId
 from smq_core.replica.log_entries import IncomingBatch
 from smq_proto.wire import MAX_SMALL_BATCH_ROWS
-from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, message_schema
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, has_plain_messages, message_schema
 
 SCHEMA = message_schema()
 US_PER_MS = 1000
-NO_TIMESTAMP = -1
 
 
 def incoming_batch(
-    data: memoryview, header: BatchHeader, partition: int, *, now_ms: int, max_bytes: int
+    data: memoryview, header: BatchHeader, partition: int, topic: Topic, *, now_ms: int, max_bytes: int
 ) -> IncomingBatch:
-    """The records of a batch as the log takes them. Those without a timestamp are of now.
+    """The records of a batch as the log of the topic takes them. Those without a timestamp are of now.
 
-    Raises RecordError if they cannot be decoded, or have more than ``max_bytes``.
+    Raises RecordError if they cannot be decoded, are no rows of the topic, or have more than ``max_bytes``.
     """
-    block = _block(data, header, partition, now_ms, max_bytes)
+    if topic.spec.schema:
+        block: Block = json_block(record_lists(data, header, max_bytes), topic, partition, now_ms)
+    else:
+        block = _block(data, header, partition, now_ms, max_bytes)
     count = block.num_rows
     return IncomingBatch(
         id=KafkaBatchId(header.producer_id, header.producer_epoch, header.base_sequence),
@@ -84,9 +94,12 @@ def rows_of(found: IndexedEntry, partition: int, offset: int) -> pa.RecordBatch:
     return rows.slice(max(0, offset - found.offset))
 
 
-def record_batch(rows: pa.RecordBatch | pa.Table, first_offset: int, epoch: int) -> bytearray:
-    """These messages as one record batch of Kafka, with consecutive offsets."""
-    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+def record_batch(rows: pa.Table, first_offset: int, epoch: int, key: str | None) -> bytearray:
+    """These messages as one record batch of Kafka, with consecutive offsets. ``key`` is the topic's key column.
+
+    Raises InvalidRequest if JSON cannot have a row.
+    """
+    table = rows if has_plain_messages(rows.schema) else json_messages(rows, key)
     table = table.select(["timestamp", "key", "value", "headers"]).combine_chunks()
     timestamps, keys, values, headers = (_one(table.column(name)) for name in table.column_names)
     return encode_records(

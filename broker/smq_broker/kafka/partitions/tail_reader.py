@@ -147,21 +147,21 @@ class TailReader:
 
 def encode_entries(hosted: HostedSegment, partition: int, offset: int, entries: tuple[IndexedEntry, ...]) -> bytearray:
     """Record batches with the messages of these entries from this offset on. One for each run without a jump."""
-    epoch = number_of(hosted.name)
+    epoch, key = number_of(hosted.name), hosted.topic.spec.key
     encoded = bytearray()
     run: list[pa.RecordBatch] = []
     first = following = 0
     for it in entries:
         begin = max(offset, it.offset)
         if run and begin != following:
-            encoded += record_batch(pa.Table.from_batches(run), first, epoch)
+            encoded += record_batch(pa.Table.from_batches(run), first, epoch, key)
             run = []
         if not run:
             first = begin
         run.append(rows_of(it, partition, offset))
         following = it.end
     if run:
-        encoded += record_batch(pa.Table.from_batches(run), first, epoch)
+        encoded += record_batch(pa.Table.from_batches(run), first, epoch, key)
     return encoded
 
 

@@ -14,6 +14,8 @@ from smq_broker.kafka.records.errors import InvalidRecord
 from smq_storage.chunks.python_times import MAX_MICROS, MIN_MICROS, NOT_IN_PYTHON
 from smq_storage.chunks.schemas import HEADERS
 
+# The time of a record to which its producer gave none.
+NO_TIMESTAMP = -1
 # Records that are Python objects at the same time.
 MAX_RECORDS_AT_ONCE = 10_000
 # The codec may look a few bytes behind the end of wrong records before it refuses them.
@@ -54,17 +56,18 @@ def decode_records(data: memoryview, header: BatchHeader, max_bytes: int) -> Dec
 
     Raises RecordsTooLarge if they have more than ``max_bytes`` once they are decompressed, else InvalidRecord.
     """
-    parts = [lists.to_arrow() for lists in _decode(data, header, max_bytes)]
+    parts = [lists.to_arrow() for lists in record_lists(data, header, max_bytes)]
     return parts[0] if len(parts) == 1 else DecodedRecords(*map(pa.concat_arrays, zip(*parts, strict=True)))
 
 
 def decode_few_records(data: memoryview, header: BatchHeader, max_bytes: int) -> RecordLists:
     """As :func:`decode_records`, for a batch of up to ``MAX_RECORDS_AT_ONCE`` records."""
-    (lists,) = _decode(data, header, max_bytes)
+    (lists,) = record_lists(data, header, max_bytes)
     return lists
 
 
-def _decode(data: memoryview, header: BatchHeader, max_bytes: int) -> Iterator[RecordLists]:
+def record_lists(data: memoryview, header: BatchHeader, max_bytes: int) -> Iterator[RecordLists]:
+    """As :func:`decode_records`, with up to ``MAX_RECORDS_AT_ONCE`` records at a time."""
     records = decompress(header.compression, data[HEADER.size :], max_bytes)
     if len(records) < header.records * MIN_RECORD_BYTES:
         raise InvalidRecord(f"{header.records} records cannot have {len(records)} bytes")

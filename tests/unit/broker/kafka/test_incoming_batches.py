@@ -15,14 +15,17 @@ from smq_broker.rows.blocks import COPY_BELOW_BYTES, ArrowBlock, Block
 from smq_broker.rows.payloads import Payload
 from smq_broker.rows.small_batches import SmallBatch
 from smq_core.model.kafka_producers import KafkaBatchId
+from smq_core.model.keyspace import Partitioner
 from smq_core.replica.log_entries import IncomingBatch
 from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.schemas import message_schema
+from support.processes.broker import make_topic
 
 Record = tuple[int | None, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 PARTITION = 3
 NOW_MS = 1_700_000_000_000
 AT_MS = 1_600_000_000_000
+TOPIC = make_topic(partitioner=Partitioner.KAFKA, partitions=4)
 PLAIN: Record = (AT_MS, None, b"v", [])
 KEYED: Record = (AT_MS, b"k", b"v", [])
 
@@ -36,7 +39,7 @@ def incoming(records: Sequence[Record]) -> IncomingBatch:
     for number, (timestamp, key, value, more) in enumerate(records):
         builder.append(number, timestamp, key, value, more)
     data = memoryview(bytes(builder.build()))
-    return incoming_batch(data, parse_batch(data), PARTITION, now_ms=NOW_MS, max_bytes=1 << 20)
+    return incoming_batch(data, parse_batch(data), PARTITION, TOPIC, now_ms=NOW_MS, max_bytes=1 << 20)
 
 
 def block_of(batch: IncomingBatch) -> Block:
@@ -88,6 +91,6 @@ def test_a_message_without_a_time_is_of_now(records: int) -> None:
     for number in range(records):
         builder.append(number, -1, b"k", b"v", [])
     data = memoryview(bytes(builder.build()))
-    batch = incoming_batch(data, parse_batch(data), PARTITION, now_ms=NOW_MS, max_bytes=1 << 20)
+    batch = incoming_batch(data, parse_batch(data), PARTITION, TOPIC, now_ms=NOW_MS, max_bytes=1 << 20)
     times = block_of(batch).to_arrow().column("timestamp").to_pylist()
     assert {it.timestamp() for it in times} == {NOW_MS / 1000}
