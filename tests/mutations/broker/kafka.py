@@ -32,7 +32,26 @@ TEST_SESSIONS = "tests/unit/broker/kafka/test_fetch_sessions.py"
 ROWS = "broker/smq_broker/kafka/partitions/rows.py"
 TEST_INCOMING = "tests/unit/broker/kafka/test_incoming_batches.py"
 
+JSON_ROWS = "broker/smq_broker/kafka/partitions/json_rows.py"
+TEST_JSON_ROWS = "tests/unit/broker/kafka/test_json_rows.py"
+
 MUTATIONS = (
+    Mutation(
+        "lose_the_key_of_a_typed_record",
+        "A key that no column has is refused.",
+        JSON_ROWS,
+        "    _check_keys(keys, rows, topic.spec.key)\n",
+        "",
+        (f"{TEST_JSON_ROWS}::test_a_key_that_the_log_would_lose_is_refused",),
+    ),
+    Mutation(
+        "lose_headers_in_the_value_of_a_typed_record",
+        "Headers and times in the value are refused, because those of the record count.",
+        JSON_ROWS,
+        "if headers is not None or time is not None:",
+        "if False:",
+        (f"{TEST_JSON_ROWS}::test_what_is_no_row_is_refused_with_its_place_and_the_reason",),
+    ),
     Mutation(
         "drop_keys_of_a_batch_that_has_some",
         "Messages of which some have no key keep the keys that they have.",

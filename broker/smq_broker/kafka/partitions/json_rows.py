@@ -16,7 +16,6 @@ from smq_broker.kafka.records.decoding import NO_TIMESTAMP, RecordLists
 from smq_broker.kafka.records.errors import InvalidRecord
 from smq_broker.rows.blocks import ArrowBlock
 from smq_core.model.entities import Topic
-from smq_storage.chunks.column_types import as_declared
 from smq_storage.chunks.schemas import HEADERS, RESERVED, TIMESTAMP, message_schema
 from smq_storage.conversion.exact_cast import exact_cast
 from smq_storage.json_lines.columns import RowTable, row_schema
@@ -32,7 +31,7 @@ def json_messages(rows: pa.Table, key: str | None) -> pa.Table:
 
     Raises InvalidRequest if JSON cannot have a row.
     """
-    columns = as_declared(rows.drop_columns([name for name in RESERVED if name in rows.column_names]))
+    columns = rows.drop_columns([name for name in RESERVED if name in rows.column_names])
     found = python_rows(columns)
     keys = _texts(found, key) if key is not None else [None] * len(found)
     return pa.table(
