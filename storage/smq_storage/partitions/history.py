@@ -131,7 +131,13 @@ class PartitionHistory:
         None instead of the offset if its segment is not sealed, so that only its primary knows. An epoch before all
         that are there ends where the log starts.
         """
-        before = [it for it in self._segments(partition) if it.entry.number <= epoch]
+        segments = self._segments(partition)
+        known = self._known
+        if known is not None and not any(it.entry.number >= epoch for it in known.segments):
+            # The epoch is newer than what is known. A client would take the end of an older one for a truncated log.
+            self.refresh()
+            segments = self._segments(partition)
+        before = [it for it in segments if it.entry.number <= epoch]
         if not before:
             return epoch, self.log_start(partition)
         found = before[-1].entry.number

@@ -386,6 +386,20 @@ def test_epochs_end_where_the_segment_of_the_partition_ended(made: CountedTopic)
     assert Reading(made).history.end_of_epoch(0, 0) == (0, 2), "where the log starts"
 
 
+def test_an_epoch_that_is_newer_than_what_is_known_does_not_end_where_an_older_one_did(made: CountedTopic) -> None:
+    """A client would take that for a log that was cut, and read from there again."""
+    segments = [made.open()]
+    made.write(segments[0], [0])
+    history = Reading(made).history
+    assert history.end_of_epoch(0, 0) == (0, None)
+    for number in (1, 2):
+        made.seal(segments[-1])
+        segments.append(made.open(predecessors=segments[-1:]))
+        made.write(segments[-1], [0])
+        assert history.end_of_epoch(0, number - 1) == (number - 1, number)
+        assert history.end_of_epoch(0, number) == (number, None)
+
+
 def test_the_first_message_since_a_time_is_found(made: CountedTopic) -> None:
     first = made.open()
     made.write(first, [0, 0, 1])
