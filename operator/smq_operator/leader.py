@@ -32,6 +32,7 @@ from smq_operator.groups.group_lags import GroupLags
 from smq_operator.groups.group_losses import GroupLosses
 from smq_operator.groups.kafka_group_lags import KafkaGroupLags
 from smq_operator.groups.kafka_groups import KafkaGroups
+from smq_operator.groups.kafka_lag_samples import KafkaLagSamples
 from smq_operator.groups.segment_reach import SegmentReach
 from smq_operator.platform_port import Platform
 from smq_operator.publishing.completer import PublishCompleter
@@ -82,6 +83,7 @@ class Leader:
     requests: ManualRequests
     groups: GroupCoordinator
     group_lags: GroupLags
+    kafka_lag_samples: KafkaLagSamples
     topic_deletions: TopicDeletionManager
     filer_clock: FilerClock
     garbage_collector: GarbageCollector
@@ -188,6 +190,7 @@ def build_leader(
     filer_clock = FilerClock(store, clock)
     kafka_groups = KafkaGroups(store, clock, filer_clock, tasks.problems)
     kafka_lags = KafkaGroupLags(kafka_groups, store)
+    kafka_lag_samples = KafkaLagSamples(topics=topics, groups=kafka_groups, store=store, clock=clock)
     garbage_collector = GarbageCollector(
         topics=topics,
         events=events,
@@ -327,6 +330,7 @@ def build_leader(
         requests=requests,
         groups=groups,
         group_lags=group_lags,
+        kafka_lag_samples=kafka_lag_samples,
         topic_deletions=topic_deletions,
         filer_clock=filer_clock,
         garbage_collector=garbage_collector,

@@ -190,6 +190,7 @@ async def run_leader(
         file_lists=leader.file_lists,
         merger=leader.merger,
         group_lags=leader.group_lags,
+        kafka_lags=leader.kafka_lag_samples,
         tasks=tasks,
         clock=leader.clock,
         mode=settings.security,
@@ -252,6 +253,7 @@ def supervise_leader(leader: Leader, more: Mapping[str, BackgroundTask] | None =
     tasks.supervise("reconcile", leader.loop.run, restart=False)
     tasks.supervise("groups", leader.groups.run)
     tasks.supervise("group_lags", leader.group_lags.run)
+    tasks.supervise("kafka_group_lags", leader.kafka_lag_samples.run)
     tasks.supervise("garbage-collection", leader.garbage_collector.run)
     tasks.supervise("file-lists", leader.file_lists.run)
     tasks.supervise("small-files", leader.merger.run)

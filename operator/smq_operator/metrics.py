@@ -17,6 +17,7 @@ from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.compaction.small_file_merger import SmallFileMerger
 from smq_operator.file_lists.namer import FileListNamer
 from smq_operator.groups.group_lags import GroupLags
+from smq_operator.groups.kafka_lag_samples import KafkaLagSamples
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -25,6 +26,9 @@ from smq_operator.runtime.task_runner import TaskRunner
 from smq_operator.security.access.audit import DenialReason
 from smq_operator.security.leader_security import LeaderSecurity
 from smq_operator.status.health import FILER
+
+# Kinds of groups, as `smq group list` shows them.
+OWN_GROUPS, KAFKA_GROUPS = "smq", "Kafka"
 
 
 class _LeaderMetrics(PrometheusCollector):
@@ -40,6 +44,7 @@ class _LeaderMetrics(PrometheusCollector):
         file_lists: FileListNamer,
         merger: SmallFileMerger,
         group_lags: GroupLags,
+        kafka_lags: KafkaLagSamples,
         tasks: TaskRunner,
         clock: Clock,
         mode: SecurityMode,
@@ -56,6 +61,7 @@ class _LeaderMetrics(PrometheusCollector):
         self._file_lists = file_lists
         self._merger = merger
         self._group_lags = group_lags
+        self._kafka_lags = kafka_lags
         self._tasks = tasks
         self._now = clock
 
@@ -208,7 +214,7 @@ class _LeaderMetrics(PrometheusCollector):
         yield from (waiting, files, size, writes, failures)
 
     def _groups(self) -> Iterator[Metric]:
-        labels = ["topic", "group"]
+        labels = ["topic", "group", "kind"]
         messages = GaugeMetricFamily(
             "smq_group_lag_messages", "Messages that the group has not committed.", labels=labels
         )
@@ -216,14 +222,19 @@ class _LeaderMetrics(PrometheusCollector):
             "smq_group_lag_seconds", "About the age of the oldest of them, 0 if there is none.", labels=labels
         )
         members = GaugeMetricFamily("smq_group_members", "Members of the group.", labels=labels)
-        count = GaugeMetricFamily("smq_topic_groups", "Groups of the topic.", labels=["topic"])
+        count = GaugeMetricFamily("smq_topic_groups", "Groups of the topic.", labels=["topic", "kind"])
         for topic, reports in sorted(self._group_lags.reports.items()):
-            count.add_metric([topic], self._group_lags.counts.get(topic, 0))
+            count.add_metric([topic, OWN_GROUPS], self._group_lags.counts.get(topic, 0))
             for report in reports:
-                of_group = [topic, report.group.name]
+                of_group = [topic, report.group.name, OWN_GROUPS]
                 messages.add_metric(of_group, report.total.messages)
                 seconds.add_metric(of_group, report.total.age / 1e6)
                 members.add_metric(of_group, len(report.group.members))
+        for topic, of_kafka in sorted(self._kafka_lags.reports.items()):
+            count.add_metric([topic, KAFKA_GROUPS], self._kafka_lags.counts.get(topic, 0))
+            for it in of_kafka:
+                messages.add_metric([topic, it.group, KAFKA_GROUPS], it.lag.messages)
+                seconds.add_metric([topic, it.group, KAFKA_GROUPS], it.lag.age / 1e6)
         yield from (count, members, messages, seconds)
 
     def _segments(self) -> Iterator[Metric]:
@@ -276,6 +287,7 @@ class Metrics:
         file_lists: FileListNamer,
         merger: SmallFileMerger,
         group_lags: GroupLags,
+        kafka_lags: KafkaLagSamples,
         tasks: TaskRunner,
         clock: Clock,
         mode: SecurityMode = SecurityMode.DISABLED,
@@ -294,6 +306,7 @@ class Metrics:
                 file_lists=file_lists,
                 merger=merger,
                 group_lags=group_lags,
+                kafka_lags=kafka_lags,
                 tasks=tasks,
                 clock=clock,
                 security=security,

@@ -52,7 +52,7 @@ class KafkaGroupLags:
         if not any(it.stored is not None for it in mine):
             return [KafkaGroupLag(it, None) for it in mine]
         try:
-            ends = await self.store.run(stored_ends, topic)
+            ends = (await self.store.run(stored_ends, topic)).partitions
         except (DataLost, CorruptChunk) as error:
             log.warning("kafka_groups.lag_unknown", topic=topic.name, message=error.message)
             return [KafkaGroupLag(it, None) for it in mine]

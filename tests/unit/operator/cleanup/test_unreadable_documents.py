@@ -89,6 +89,7 @@ def metrics(leader: LeaderInMemory) -> str:
         file_lists=parts.file_lists,
         merger=parts.merger,
         group_lags=parts.group_lags,
+        kafka_lags=parts.kafka_lag_samples,
         tasks=parts.tasks,
         clock=parts.clock,
     )

@@ -35,6 +35,7 @@ def exposed(leader: LeaderInMemory, security: LeaderSecurity | None = None) -> s
         file_lists=leader.parts.file_lists,
         merger=leader.parts.merger,
         group_lags=leader.parts.group_lags,
+        kafka_lags=leader.parts.kafka_lag_samples,
         tasks=leader.tasks,
         clock=leader.parts.clock,
         mode=SecurityMode.PERMISSIVE,
@@ -82,9 +83,9 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     assert re.search(
         r'smq_leader_authority_expiry_timestamp_seconds\{authority="\w+",phase="signing"\} 1.731536e', text
     )
-    assert 'smq_group_lag_messages{group="g",topic="default/t"} 0.0' in text
-    assert 'smq_group_members{group="g",topic="default/t"} 1.0' in text
-    assert 'smq_topic_groups{topic="default/t"} 1.0' in text
+    assert 'smq_group_lag_messages{group="g",kind="smq",topic="default/t"} 0.0' in text
+    assert 'smq_group_members{group="g",kind="smq",topic="default/t"} 1.0' in text
+    assert 'smq_topic_groups{kind="smq",topic="default/t"} 1.0' in text
     assert 'smq_topic_segments{phase="open",topic="default/t"} 1.0' in text
     assert 'smq_leader_decisions_total{action="create",topic="default/t"} 1.0' in text
     assert 'smq_leader_task_failures_total{task="cleanup"} 1.0' in text
