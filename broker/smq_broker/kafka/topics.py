@@ -20,6 +20,8 @@ from smq_storage.process.locks import make_lock
 
 # How old the list of all topics may be, which takes several requests to the filer for each topic.
 LIST_TTL_SECONDS = 5.0
+# How soon all topics are looked through again for an id that none of them had.
+ID_SEARCH_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class KafkaTopics:
         self._full_names: dict[str, str] = {}
         """Of names that are not those of resources, as they were found last."""
         self._by_id: dict[uuid.UUID, str] = {}
+        self._searched_at = -ID_SEARCH_SECONDS
 
     def known(self, name: str) -> str | None:
         """The full name of the topic, or None if ``named`` has to find it. The topic may be gone by now."""
@@ -116,24 +119,41 @@ class KafkaTopics:
         return self._by_id.get(id_)
 
     def identified(self, id_: uuid.UUID) -> KafkaTopic | None:
-        """The topic with this id. Raises StoreUnavailable."""
+        """The topic with this id. Raises StoreUnavailable.
+
+        An id that nobody has may be one of thousands in a request, so they share a search through all topics.
+        """
         with self._lock:
             name = self._by_id.get(id_)
-        if name is None:
+            is_due = time.monotonic() - self._searched_at >= ID_SEARCH_SECONDS
+        if name is None and is_due:
             self.all()
             with self._lock:
+                self._searched_at = time.monotonic()
                 name = self._by_id.get(id_)
         found = self.named(name) if name is not None else None
         return found if found is not None and found.id == id_ else None
 
-    def all(self) -> list[KafkaTopic]:
-        """All topics, by name. Raises StoreUnavailable."""
+    def unlisted(self, names: Iterable[str]) -> set[str]:
+        """Of many names those that no topic has, by the list of all topics instead of a read for each.
+
+        Names that are not those of resources may be missing. Raises StoreUnavailable.
+        """
+        listed = set(self._all_names())
+        return {name for name in names if is_label(name) and f"{DEFAULT_NAMESPACE}/{name}" not in listed}
+
+    def _all_names(self) -> list[str]:
         with self._lock:
             at, listed = self._listed
         if time.monotonic() - at >= LIST_TTL_SECONDS:
             listed = list(self._list_topics())
             with self._lock:
                 self._listed = time.monotonic(), listed
+        return listed
+
+    def all(self) -> list[KafkaTopic]:
+        """All topics, by name. Raises StoreUnavailable."""
+        listed = self._all_names()
         topics = [found for full in listed if (found := self.with_full_name(full)) is not None]
         named = [found for it in topics if (found := self.named(it.name)) and found.topic.name == it.topic.name]
         return sorted(named, key=lambda it: it.name)

@@ -33,7 +33,7 @@ from smq_broker.kafka.partitions.histories import Histories
 from smq_broker.kafka.partitions.rows import record_batch
 from smq_broker.kafka.partitions.tail_reader import TailReader, Watches, encode_entries
 from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic, FetchResponse
-from smq_broker.kafka.protocol.messages import FetchWait, RequestContext
+from smq_broker.kafka.protocol.messages import FetchWait, Part, RequestContext
 from smq_broker.kafka.records.batch_header import count_records
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
@@ -86,6 +86,8 @@ class FetchApi:
             await self._update(session, request)
             if epoch == BEGIN:
                 self._sessions.keep(session)
+            elif epoch > BEGIN:
+                self._sessions.check_size(session)
             return await self._answer(session, request, context, wait, is_full=epoch <= BEGIN)
         finally:
             session.is_busy = False
@@ -97,11 +99,14 @@ class FetchApi:
         for gone in getattr(request, "forgotten_topics_data", None) or ():
             session.remove(_key(gone), gone.partitions)
         for topic in request.topics:
+            if not topic.partitions:
+                continue
             key = _key(topic)
             known = session.topics.get(key)
-            if known is None or known.name is None:
-                name = await self._leaders.name_of(getattr(topic, "topic", ""), getattr(topic, "topic_id", None))
-                known = session.topics[key] = WantedTopic(key, name)
+            if known is None:
+                known = session.topics[key] = WantedTopic(key, None)
+            if known.name is None:
+                known.name = await self._leaders.name_of(getattr(topic, "topic", ""), known.id)
             for partition in topic.partitions:
                 session.put(known, partition)
 
@@ -149,14 +154,19 @@ class FetchApi:
             return await self._read_partition(wanted, left, watches)
         except (Refused, SmqError) as error:
             code = error_code_of(error)
+        wanted.begin_anew()
         return None, FetchedPartition(partition=wanted.request.partition, error_code=code.value)
 
     async def _read_partition(
         self, wanted: WantedPartition, left: int, watches: Watches
     ) -> tuple[HostedSegment, FetchedPartition]:
-        partition, offset = wanted.request.partition, wanted.request.fetch_offset
+        """What the request has found of the partition before, and what has come since then."""
+        partition = wanted.request.partition
         hosted = await self._primary(wanted, watches)
-        max_bytes = min(left, wanted.request.partition_max_bytes)
+        if hosted is not wanted.hosted:
+            wanted.begin_anew()
+        offset, before = wanted.read_to, wanted.found.records
+        max_bytes = min(left, wanted.request.partition_max_bytes) - wanted.size_bytes
         if hosted.topic.spec.schema:
             max_bytes //= JSON_RATIO
         found = self._tails.read(hosted, partition, offset, max_bytes)
@@ -164,18 +174,23 @@ class FetchApi:
             raise Refused(ErrorCode.not_leader_or_follower)
         if offset > found.state.end or offset < 0:
             raise Refused(ErrorCode.offset_out_of_range)
-        records = bytearray()
-        if left and found.is_in_filer:
-            records = await self._blocking.call(lambda: self._read_old(hosted, partition, offset, max_bytes))
-        elif left and found.entries:
+        records: Part = b""
+        if not left or (before and max_bytes <= 0):
+            pass
+        elif found.is_in_filer:
+            records, wanted.read_to = await self._blocking.call(
+                lambda: self._read_old(hosted, partition, offset, max_bytes)
+            )
+        elif found.entries:
             entries = found.entries
             encode = partial(encode_entries, hosted, partition, offset, entries)
             records = await self._blocking.call(encode) if hosted.topic.spec.schema else encode()
+            wanted.read_to = entries[-1].end
         return hosted, FetchedPartition(
             partition=partition,
             high_watermark=found.state.high_watermark,
             last_stable_offset=found.state.high_watermark,
-            records=(records,) if records else (),
+            records=(*before, records) if records else before,
         )
 
     async def _primary(self, wanted: WantedPartition, watches: Watches) -> HostedSegment:
@@ -189,14 +204,16 @@ class FetchApi:
             raise Refused(ErrorCode.fenced_leader_epoch if is_older else ErrorCode.unknown_leader_epoch)
         return hosted
 
-    def _read_old(self, hosted: HostedSegment, partition: int, offset: int, max_bytes: int) -> bytearray:
+    def _read_old(self, hosted: HostedSegment, partition: int, offset: int, max_bytes: int) -> tuple[Part, int]:
+        """Messages as a record batch, and the offset after them."""
         stored = self._histories.of(hosted.topic)
         if offset < stored.history.log_start(partition):
             raise Refused(ErrorCode.offset_out_of_range)
         found = stored.reader.read_partition(partition, offset, max_bytes)
         if found is None:
-            return bytearray()
-        return record_batch(found.rows, found.first_offset, found.epoch, hosted.topic.spec.key)
+            return b"", offset
+        records = record_batch(found.rows, found.first_offset, found.epoch, hosted.topic.spec.key)
+        return records, found.first_offset + found.rows.num_rows
 
 
 def _sent(topic: FetchedTopic) -> tuple[int, int]:
@@ -206,9 +223,8 @@ def _sent(topic: FetchedTopic) -> tuple[int, int]:
 
 
 def _key(topic: Any) -> TopicKey:
-    """Of a topic in a request."""
-    id_ = getattr(topic, "topic_id", None)
-    return id_ if id_ is not None else topic.topic
+    """Of a topic in a request. kio has None in place of an id of zeros."""
+    return (topic.topic_id or UNKNOWN_ID) if hasattr(topic, "topic_id") else topic.topic
 
 
 def _by_topic(partitions: Iterable[WantedPartition]) -> list[FetchedTopic]:

@@ -41,13 +41,17 @@ class InvalidSession(Exception):
         self.code = code
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WantedTopic:
-    """``name`` is None if nobody has its id. ``denied`` is why the client may not read it now."""
+    """``name`` is None if nobody has its id. ``denied`` is why the client may not read it now.
+
+    ``partitions`` are those of the session, by number, so that nobody looks for them among all others.
+    """
 
     key: TopicKey
     name: str | None
     denied: ErrorCode = ErrorCode.none
+    partitions: dict[int, WantedPartition] = field(default_factory=dict, repr=False)
 
     @property
     def id(self) -> uuid.UUID | None:
@@ -56,14 +60,26 @@ class WantedTopic:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class WantedPartition:
-    """``request`` says from where on it is read. ``hosted`` is the segment that was read last; None after an error."""
+    """``request`` says from where on it is read. ``hosted`` is the segment that was read last; None after an error.
+
+    ``read_to`` is the offset after the messages in ``found``: a request that waits for more adds to them.
+    """
 
     topic: WantedTopic
     request: Any
     found: FetchedPartition
     hosted: HostedSegment | None = None
+    read_to: int = 0
     sent_high_watermark: int = -1
     """In the last response that had the partition."""
+
+    def __post_init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forgets the messages that were read."""
+        self.found = FetchedPartition(partition=self.request.partition, high_watermark=self.found.high_watermark)
+        self.read_to = self.request.fetch_offset
 
     @property
     def key(self) -> tuple[TopicKey, int]:
@@ -111,27 +127,31 @@ class FetchSession:
         sent = known.sent_high_watermark if known is not None else -1
         found = FetchedPartition(partition=request.partition)
         wanted = WantedPartition(topic=topic, request=request, found=found, sent_high_watermark=sent)
-        self.partitions[key] = wanted
+        self.partitions[key] = topic.partitions[request.partition] = wanted
         self.due[key] = wanted
 
     def remove(self, topic: TopicKey, partitions: Iterable[int]) -> None:
+        known = self.topics.get(topic)
+        if known is None:
+            return
         for partition in partitions:
+            known.partitions.pop(partition, None)
             self.partitions.pop((topic, partition), None)
             self.due.pop((topic, partition), None)
-        if not any(key == topic for key, _ in self.partitions):
-            self.topics.pop(topic, None)
+        if not known.partitions:
+            del self.topics[topic]
 
     def set_denied(self, topic: WantedTopic, denied: ErrorCode) -> None:
         if denied is not topic.denied:
             topic.denied = denied
-            self.due.update((key, it) for key, it in self.partitions.items() if it.topic is topic)
+            self.due.update((it.key, it) for it in topic.partitions.values())
 
     def begin(self) -> list[WantedPartition]:
         """The partitions that a request reads first."""
         self.take_progress()
         for it in self.due.values():
             if it.found.records:  # the connection of the request before ended without a response
-                it.found = FetchedPartition(partition=it.request.partition)
+                it.begin_anew()
         return list(self.due.values())
 
     def take_progress(self) -> list[WantedPartition]:
@@ -163,7 +183,7 @@ class FetchSession:
                 self.due.pop(it.key, None)
                 self.due[it.key] = it
             if not it.found.error_code:
-                it.found = FetchedPartition(partition=it.request.partition, high_watermark=it.found.high_watermark)
+                it.begin_anew()
 
         if self._has_sealed:
             self._has_sealed = False
@@ -200,10 +220,17 @@ class FetchSessions:
     def keep(self, session: FetchSession) -> None:
         """Gives the session an id if there is room for it. Otherwise its client sends all partitions each time."""
         self._end_idle()
-        used = sum(len(it.partitions) for it in self._by_id.values())
-        if used + len(session.partitions) <= MAX_SESSION_PARTITIONS:
+        if self._partitions() + len(session.partitions) <= MAX_SESSION_PARTITIONS:
             session.id, session.used_at = self._new_id(), self._clock()
             self._by_id[session.id] = session
+
+    def check_size(self, session: FetchSession) -> None:
+        """Ends a session to which its client has added more partitions than there is room for."""
+        if session.id != NO_SESSION and self._partitions() > MAX_SESSION_PARTITIONS:
+            self.end(session.id, session.identity)
+
+    def _partitions(self) -> int:
+        return sum(len(it.partitions) for it in self._by_id.values())
 
     def end(self, id_: int, identity: str) -> None:
         found = self._by_id.get(id_)

@@ -25,7 +25,7 @@ class Leaders:
         """The name of a topic in a request, which has its id from some version on. None if nobody has that id."""
         if id_ is None:
             return name
-        known = self._topics.known_id(id_)
+        known = self._topics.known_id(id_) or self._primaries.name_of(id_)
         if known is not None:
             return known
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -14,6 +16,12 @@ from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.protocol.sessions import RequestAccess
 from smq_broker.kafka.topics import KafkaTopic, KafkaTopics, leader_epoch
 from smq_core.errors import StoreUnavailable
+from smq_core.kafka_topics.names import is_kafka_name
+
+# A request for more topics is answered in parts of that many, and a list of all topics says which ones there are not.
+TOPICS_AT_ONCE = 100
+# Responses have null for the name of a topic whose id nobody has.
+NULL_NAME_FROM = 12
 
 
 class MetadataApi:
@@ -47,7 +55,10 @@ class MetadataApi:
         # Before version 1 an empty list means all topics, since then null does.
         if request.topics is None or (not request.topics and context.version == 0):
             return await self._all(context.access)
-        return await self._wanted(request.topics, context.access)
+        topics = await self._wanted(request.topics, context.access)
+        if context.version < NULL_NAME_FROM:
+            return [it | {"name": it["name"] or ""} for it in topics]
+        return topics
 
     async def _all(self, access: RequestAccess) -> Sequence[dict[str, Any]]:
         try:
@@ -61,7 +72,7 @@ class MetadataApi:
         """Of a topic that the client may not see, it is not even said whether there is one."""
         codes = {it.name: await access.topic(it.name) for it in wanted if it.name is not None}
         denied = {name: code for name, code in codes.items() if code is not ErrorCode.none}
-        found = await self._blocking.call(lambda: [self._find(it) for it in wanted if it.name not in denied])
+        found = await self._find_all([it for it in wanted if it.name not in denied])
         for it in found:
             if isinstance(it, KafkaTopic) and it.name not in codes:  # it was named by its id
                 codes[it.name] = await access.topic(it.name)
@@ -76,9 +87,30 @@ class MetadataApi:
         refused = [_unknown(name, None, code) for name, code in denied.items()]
         return await self._blocking.call(lambda: [*refused, *map(describe, found)])
 
+    async def _find_all(self, wanted: Sequence[Any]) -> list[KafkaTopic | dict[str, Any]]:
+        """In parts, so that a request for thousands of topics keeps no thread from other requests."""
+        absent: Collection[str] = ()
+        if len(wanted) > TOPICS_AT_ONCE:
+            with suppress(StoreUnavailable):
+                names = [it.name for it in wanted if it.name is not None]
+                absent = await self._blocking.call(lambda: self._topics.unlisted(names))
+        found: list[KafkaTopic | dict[str, Any]] = []
+        for start in range(0, len(wanted), TOPICS_AT_ONCE):
+            part = wanted[start : start + TOPICS_AT_ONCE]
+            found += await self._blocking.call(partial(self._find_each, part, absent))
+        return found
+
+    def _find_each(self, wanted: Sequence[Any], absent: Collection[str]) -> list[KafkaTopic | dict[str, Any]]:
+        return [
+            _unknown(it.name, _id_of(it), ErrorCode.unknown_topic_or_partition) if it.name in absent else self._find(it)
+            for it in wanted
+        ]
+
     def _find(self, wanted: Any) -> KafkaTopic | dict[str, Any]:
         """The topic, or the answer without one."""
         name, id_ = wanted.name, _id_of(wanted)
+        if name is not None and not is_kafka_name(name):
+            return _unknown(name, id_, ErrorCode.invalid_topic_exception)
         try:
             found = self._topics.named(name) if name is not None else self._topics.identified(id_)
         except StoreUnavailable:

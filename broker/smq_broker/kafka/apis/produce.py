@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,16 +25,18 @@ from smq_broker.kafka.protocol.produce_response import (
     RecordFailure,
 )
 from smq_broker.kafka.records.batch_header import parse_batch
-from smq_broker.kafka.records.errors import InvalidRecord, RecordError
+from smq_broker.kafka.records.errors import InvalidRecord, RecordError, RecordsTooLarge
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
 from smq_core.model.entities import Topic
 from smq_core.replica.log_entries import IncomingBatch
 
 NS_PER_MS = 1_000_000
-# Larger batches are decoded in another thread, so that others do not wait.
+# Larger batches are decoded in another thread, so that others do not wait; also those that are larger once they are
+# decompressed, of which a few kilobytes may be many megabytes.
 DECODE_IN_LOOP_BYTES = 64 * 1024
 DECODE_JSON_IN_LOOP_BYTES = 4 * 1024
+DECOMPRESSED_RATIO = 2
 
 ALL_REPLICAS, ONE_REPLICA, NO_ACK = -1, 1, 0
 
@@ -140,14 +143,17 @@ class ProduceApi:
         if records is None or not len(records):
             raise Refused(ErrorCode.invalid_record, "the request has no records for this partition")
 
-        def decode() -> IncomingBatch:
+        def decode(max_bytes: int) -> IncomingBatch:
             now_ms = time.time_ns() // NS_PER_MS
             return incoming_batch(
-                records, parse_batch(records), data.partition, topic, now_ms=now_ms, max_bytes=self._max_batch
+                records, parse_batch(records), data.partition, topic, now_ms=now_ms, max_bytes=max_bytes
             )
 
         limit = DECODE_JSON_IN_LOOP_BYTES if topic.spec.schema else DECODE_IN_LOOP_BYTES
-        return decode() if len(records) <= limit else await self._blocking.call(decode)
+        if len(records) <= limit:
+            with suppress(RecordsTooLarge):
+                return decode(min(DECOMPRESSED_RATIO * limit, self._max_batch))
+        return await self._blocking.call(lambda: decode(self._max_batch))
 
 
 def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
 from smq_broker.kafka.groups.hosted_group import HostedGroup
@@ -25,8 +25,7 @@ async def check_group(
     ``listed``: the client did not name the group. Raises GroupFailure.
     """
     topics = {it.topic for it in stored.offsets.values()}
-    named = {*(subscribed_topics(hosted.machine) if hosted is not None else ()), *more}
-    denied = await access.group(stored.name, topics, named, listed=listed)
+    denied = await access.group(stored.name, topics, _named(hosted, more), listed=listed)
     if denied.value:
         raise GroupFailure(GroupError(denied.value))
 
@@ -38,3 +37,10 @@ async def usable_group(
     group = await coordinator.group(name)
     await check_group(access, group.stored, group, more)
     return group
+
+
+def _named(hosted: HostedGroup | None, more: Iterable[str]) -> Iterator[str]:
+    """Found only if somebody looks at them: a large group has them in the metadata of each of its members."""
+    if hosted is not None:
+        yield from subscribed_topics(hosted.machine)
+    yield from more

@@ -25,14 +25,17 @@ def topics_in(protocol_type: str, protocols: Iterable[bytes]) -> set[str]:
 
 
 def _topics(metadata: bytes) -> list[str]:
-    """A version and an array of names, whatever follows."""
+    """A version and an array of names, whatever follows. Nothing if it is not that."""
     try:
         _, size = struct.unpack_from(">hi", metadata)
         names, at = [], 6
         for _ in range(size):
             (length,) = struct.unpack_from(">h", metadata, at)
-            names.append(str(metadata[at + 2 : at + 2 + length], "utf-8"))
-            at += 2 + length
+            at += 2
+            if not 0 <= length <= len(metadata) - at:
+                return []
+            names.append(str(metadata[at : at + length], "utf-8"))
+            at += length
     except (struct.error, UnicodeDecodeError):
         return []
     return names

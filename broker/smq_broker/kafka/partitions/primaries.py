@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from smq_broker.kafka.topics import kafka_name, topic_id
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.model.entities import number_of
@@ -19,6 +21,8 @@ class Primaries:
         self._by_topic: dict[str, list[HostedSegment]] = {}
         self._by_partition: dict[str, Mapping[int, Sequence[HostedSegment]]] = {}
         """Of topics that were looked for, the newest segment of each partition first."""
+        self._names: dict[uuid.UUID, str] = {}
+        """What clients call the topics with these ids, which are those of now or of before."""
 
     def find(self, topic: str, partition: int) -> HostedSegment | None:
         """The newest segment with this partition of which this broker is the primary, in whatever state it is.
@@ -33,13 +37,20 @@ class Primaries:
         segments = found.get(partition, ())
         return next((it for it in segments if it.machine.outcome is None), segments[0] if segments else None)
 
+    def name_of(self, id_: uuid.UUID) -> str | None:
+        """What clients call the topic with this id, if this broker leads one of its partitions, or has led one."""
+        if self._registry.version != self._version:
+            self._read_registry()
+        return self._names.get(id_)
+
     def _read_registry(self) -> None:
         # First, so that a segment that is added meanwhile is read the next time.
         self._version = self._registry.version
         self._by_partition.clear()
-        self._by_topic = {}
+        self._by_topic, self._names = {}, {}
         for hosted in self._registry.all():
             if hosted.is_primary:
+                self._names[topic_id(hosted.topic.uid)] = kafka_name(hosted.topic)
                 self._by_topic.setdefault(hosted.topic.name, []).append(hosted)
 
 

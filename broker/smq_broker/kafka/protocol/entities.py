@@ -10,7 +10,7 @@ import dataclasses
 import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args, get_origin
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
@@ -30,12 +30,37 @@ def api_name(api_key: int) -> str:
 def read(reader: Reader, view: memoryview, start: int) -> Any:
     """The entity at ``start`` of a read-only view. Raises ProtocolError if there is none.
 
-    Unlike Kafka, kio refuses tagged fields that are newer than it.
+    Unlike Kafka, kio refuses tagged fields that are newer than it, and takes null for every array.
     """
     try:
-        return reader(view, start)[0]
+        entity = reader(view, start)[0]
     except Exception as error:
         raise ProtocolError("malformed", f"the request cannot be decoded: {error}") from None
+    _check_arrays(entity)
+    return entity
+
+
+def _check_arrays(entity: Any) -> None:
+    for name, may_be_null, is_checked in _arrays_in(type(entity)):
+        value = getattr(entity, name)
+        if value is None:
+            if not may_be_null:
+                raise ProtocolError("malformed", f"the request cannot be decoded: {name} is null")
+        elif is_checked:
+            for it in value:
+                _check_arrays(it)
+
+
+@cache
+def _arrays_in(entity_type: Any) -> Sequence[tuple[str, bool, bool]]:
+    """The names of its arrays, whether each may be null, and whether its elements are entities that have arrays."""
+    nested = _nested_types(entity_type)
+    return tuple(
+        (field.name, type(None) in get_args(field.type), element is not None and bool(_arrays_in(element)))
+        for field in dataclasses.fields(entity_type)
+        if tuple in (get_origin(field.type), *map(get_origin, get_args(field.type)))
+        for element in (nested[field.name],)
+    )
 
 
 def encode(entity: Any) -> bytes:

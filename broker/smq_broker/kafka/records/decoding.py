@@ -10,7 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from smq_broker.kafka.records.batch_header import COMPRESSION_MASK, HEADER, MIN_RECORD_BYTES, BatchHeader
 from smq_broker.kafka.records.decompression import decompress
-from smq_broker.kafka.records.errors import InvalidRecord
+from smq_broker.kafka.records.errors import InvalidRecord, InvalidTimestamp
 from smq_storage.chunks.python_times import MAX_MICROS, MIN_MICROS, NOT_IN_PYTHON
 from smq_storage.chunks.schemas import HEADERS
 
@@ -106,7 +106,7 @@ def _check_times(times: list[int], first: int) -> None:
     if min(times) >= _MIN_MS and max(times) <= _MAX_MS:
         return
     index = next(number for number, time in enumerate(times) if not _MIN_MS <= time <= _MAX_MS)
-    raise InvalidRecord(f"its timestamp is {times[index]} ms after 1970: {NOT_IN_PYTHON}", first + index)
+    raise InvalidTimestamp(f"its timestamp is {times[index]} ms after 1970: {NOT_IN_PYTHON}", first + index)
 
 
 def _check_end(iterator: Any, records: int) -> None:

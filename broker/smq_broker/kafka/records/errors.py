@@ -28,9 +28,9 @@ class RecordsTooLarge(RecordError):
 
 
 class UnsupportedRecordFormat(RecordError):
-    """The format is older than Kafka 0.11."""
+    """The format is older than Kafka 0.11. Kafka refuses it as an invalid record, too."""
 
-    error_code = 43
+    error_code = 87
 
 
 class TransactionalRecords(RecordError):
@@ -51,3 +51,7 @@ class InvalidRecord(RecordError):
     def __init__(self, message: str, index: int | None = None) -> None:
         super().__init__(message if index is None else f"record {index}: {message}")
         self.index = index
+
+
+class InvalidTimestamp(InvalidRecord):
+    error_code = 32

@@ -209,15 +209,16 @@ class Connection(asyncio.Protocol):
         if size > SMALL_BYTES and not self._reserved_bytes:
             if self._waits_for_memory:
                 return None
-            if not self._host.memory.reserve(self, size, lambda: self._on_reserved(size)):
+            needed = self._frames.memory_of_next(size)
+            if not self._host.memory.reserve(self, needed, lambda: self._on_reserved(needed)):
                 self._waits_for_memory = True
                 return None
-            self._reserved_bytes = size
+            self._reserved_bytes = needed
         return self._frames.take(size)
 
-    def _on_reserved(self, size: int) -> None:
+    def _on_reserved(self, nbytes: int) -> None:
         self._waits_for_memory = False
-        self._reserved_bytes = size
+        self._reserved_bytes = nbytes
         self._frame_began_at = self._loop.time()
         self._loop.call_soon(self._read)
 

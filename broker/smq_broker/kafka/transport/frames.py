@@ -10,6 +10,8 @@ from smq_broker.kafka.transport.limits import KafkaLimits
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AND_API_KEY = struct.Struct(">ih")
+# Of a request whose body becomes many small objects.
+DECODED_BYTES_PER_BYTE = 30
 
 
 class FrameReader:
@@ -51,6 +53,14 @@ class FrameReader:
                 f"a request of API {api_key} has {size} bytes, and {self._limits.max_other_request_bytes} are accepted",
             )
         return int(size)
+
+    def memory_of_next(self, size: int) -> int:
+        """About how many bytes the next frame takes with what it is decoded to. ``size`` is that of ``next_size``.
+
+        Records are views of the frame.
+        """
+        _, api_key = _LENGTH_AND_API_KEY.unpack_from(self._buffer)
+        return size if api_key == PRODUCE else size * DECODED_BYTES_PER_BYTE
 
     def take(self, size: int) -> memoryview | None:
         """The next frame, which has this length and no other owner; None if it is not whole yet.

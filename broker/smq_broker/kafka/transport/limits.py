@@ -14,7 +14,7 @@ class KafkaLimits:
     max_other_request_bytes: int = 4 * MIB
     """Of any other request. Each byte of one may take 30 bytes of memory once it is decoded."""
     request_memory_bytes: int = 256 * MIB
-    """Of all large requests together that are being received or handled."""
+    """Of all large requests together that are being received or handled, with what they are decoded to."""
     max_connections: int = 10_000
     max_connections_per_host: int | None = None
     idle_seconds: float = 600.0

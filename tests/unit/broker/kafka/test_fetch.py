@@ -10,9 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 from kio.index import load_request_schema
 from kio.static.primitive import i32Timedelta
 
+from smq_broker.kafka.apis import fetch as fetch_module
 from smq_broker.kafka.apis.fetch import FetchApi
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.apis.offsets import LATEST, OffsetsApi
@@ -115,7 +117,9 @@ class Ignoring:
     def fail(self, error: object) -> None: ...
 
 
-def request(broker: Broker, *, offsets: dict[int, int], wait_seconds: float, version: int = 12) -> Any:
+def request(
+    broker: Broker, *, offsets: dict[int, int], wait_seconds: float, version: int = 12, min_bytes: int = 1
+) -> Any:
     partitions = [{"partition": it, "fetch_offset": at, "partition_max_bytes": 1 << 20} for it, at in offsets.items()]
     topics = [{"topic": broker.name, "topic_id": topic_id(broker.topic.uid), "partitions": partitions}]
     return build(
@@ -123,7 +127,7 @@ def request(broker: Broker, *, offsets: dict[int, int], wait_seconds: float, ver
         {
             "replica_id": -1,
             "max_wait": i32Timedelta.parse(timedelta(seconds=wait_seconds)),
-            "min_bytes": 1,
+            "min_bytes": min_bytes,
             "max_bytes": 1 << 20,
             "isolation_level": 0,
             "topics": topics,
@@ -178,6 +182,34 @@ async def test_a_fetch_that_waits_reads_only_what_has_changed(broker: Broker) ->
     assert broker.tails.reads == {0: 1, 1: 2, 2: 1}
 
 
+async def test_a_fetch_that_waits_for_many_bytes_encodes_each_message_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    encode = fetch_module.encode_entries
+
+    def counting(hosted: Any, partition: int, offset: int, entries: tuple[Any, ...]) -> bytearray:
+        encoded.append(len(entries))
+        return encode(hosted, partition, offset, entries)
+
+    monkeypatch.setattr(fetch_module, "encode_entries", counting)
+    api = broker.fetch_api(asyncio.get_running_loop())
+    body = request(broker, offsets={0: 0}, wait_seconds=HANG_GUARD, min_bytes=300)
+    waiting = asyncio.ensure_future(fetch(api, body))
+    await until(lambda: broker.tails.reads[0] == 1)
+    for number in range(1, 10):
+        if waiting.done():
+            break
+        broker.append(0)
+        await until(lambda number=number: len(encoded) == number)  # type: ignore[misc]
+        await asyncio.sleep(0)
+    (found,) = await waiting
+    assert set(encoded) == {1}
+    batches = [DefaultRecordBatch(bytes(it)) for it in found.records]
+    assert [record.offset for batch in batches for record in batch] == list(range(len(encoded)))
+    assert sum(map(len, found.records)) >= 300
+
+
 async def test_a_fetch_that_waits_ends_when_its_segment_is_sealed(broker: Broker) -> None:
     api = broker.fetch_api(asyncio.get_running_loop())
     waiting = asyncio.ensure_future(fetch(api, request(broker, offsets={0: 0, 1: 0}, wait_seconds=HANG_GUARD)))
@@ -187,6 +219,14 @@ async def test_a_fetch_that_waits_ends_when_its_segment_is_sealed(broker: Broker
     with broker.hosted as machine:
         machine.sealed(SealOutcome(segment=broker.hosted.name, end=0))
     assert {it.error_code for it in await waiting} == {6}
+
+
+async def test_nobody_has_an_id_of_zeros(broker: Broker) -> None:
+    api = broker.fetch_api(asyncio.get_running_loop())
+    body = request(broker, offsets={0: 0}, wait_seconds=0, version=17)
+    topics = tuple(replace(it, topic_id=None) for it in body.topics)  # as kio decodes it
+    found = await fetch(api, replace(body, topics=topics), 17)
+    assert [it.error_code for it in found] == [100]
 
 
 async def test_a_fetch_of_a_former_topic_of_the_name_gets_nothing(broker: Broker) -> None:

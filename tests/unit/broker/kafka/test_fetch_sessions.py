@@ -195,3 +195,29 @@ def test_sessions_have_a_limit_and_end_when_they_are_idle(broker: Broker, monkey
     with pytest.raises(InvalidSession):
         sessions.find(1, 1, "", uses_ids=False)
     assert third.is_ended, "also if nobody begins another one"
+
+
+async def test_a_topic_goes_with_its_last_partition(broker: Broker) -> None:
+    client = await client_of(broker)
+    ((session,),) = [list(client.api._sessions._by_id.values())]
+    await client.next(forgotten_topics_data=(_Forgotten(broker.name, (0, 1)), _Forgotten("never", (0,))))
+    assert [sorted(it.partitions) for it in session.topics.values()] == [[2]]
+    await client.next(forgotten_topics_data=(_Forgotten(broker.name, (2,)),))
+    assert not session.topics and not session.partitions
+
+
+async def test_a_session_that_grows_too_large_ends(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await client_of(broker)
+    monkeypatch.setattr(fetch_sessions, "MAX_SESSION_PARTITIONS", 3)
+    assert await client.next(changed={3: 0}) == [3], "this request is answered all the same"
+    assert (await client.send(changed={})).error_code == ErrorCode.fetch_session_id_not_found.value
+    assert not broker.hosted.watchers
+
+
+async def test_topics_without_partitions_take_no_memory(broker: Broker) -> None:
+    client = await client_of(broker)
+    ((session,),) = [list(client.api._sessions._by_id.values())]
+    body = request(broker, offsets={}, wait_seconds=0)
+    names = tuple(dataclasses.replace(body.topics[0], topic=f"t{number}", partitions=()) for number in range(10))
+    await client.next(topics=names)
+    assert [it.name for it in session.topics.values()] == [broker.name]

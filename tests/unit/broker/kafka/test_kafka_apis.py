@@ -118,8 +118,36 @@ def test_metadata_by_id_and_of_all_topics(apis: ApiTable) -> None:
     every = answer_of(apis, METADATA, 12, request_of(METADATA, 12, topics=None, **_metadata_flags(12)))
     assert [it["name"] for it in every["topics"]] == ["events"], "of the other one only a folder is left"
     wanted = [{"name": None, "topic_id": uuid.UUID(UID)}, {"name": None, "topic_id": uuid.uuid4()}]
+    old = answer_of(apis, METADATA, 11, request_of(METADATA, 11, topics=wanted, **_metadata_flags(11)))
+    assert [it["name"] for it in old["topics"]] == ["events", ""], "null is not possible before version 12"
     answer = answer_of(apis, METADATA, 12, request_of(METADATA, 12, topics=wanted, **_metadata_flags(12)))
     assert [it["error_code"].name for it in answer["topics"]] == ["none", "unknown_topic_id"]
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "ü", "x" * 250])
+def test_impossible_names_are_refused(apis: ApiTable, name: str) -> None:
+    wanted = [{"name": name, "topic_id": None}, {"name": "x" * 249, "topic_id": None}]
+    answer = answer_of(apis, METADATA, 12, request_of(METADATA, 12, topics=wanted, **_metadata_flags(12)))
+    codes = [it["error_code"].name for it in answer["topics"]]
+    assert codes == ["invalid_topic_exception", "unknown_topic_or_partition"]
+
+
+def test_thousands_of_topics_are_answered_in_their_order(apis: ApiTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which ones there are not is known from a list. The topic and a name that only it may have are read."""
+    read: list[str] = []
+    find = KnownTopics.find
+
+    def counting(self: KnownTopics, name: str, *, fresh: bool = False) -> tuple[Topic, Layout]:
+        read.append(name)
+        return find(self, name, fresh=fresh)
+
+    monkeypatch.setattr(KnownTopics, "find", counting)
+    names = [*(f"absent-{number}" for number in range(2500)), "events", "team-a.other"]
+    wanted = [{"name": it, "topic_id": None} for it in names]
+    answer = answer_of(apis, METADATA, 12, request_of(METADATA, 12, topics=wanted, **_metadata_flags(12)))
+    assert [it["name"] for it in answer["topics"]] == names
+    assert [it["name"] for it in answer["topics"] if it["error_code"].name == "none"] == ["events"]
+    assert set(read) == {TOPIC.name, "team-a/other"}
 
 
 @pytest.mark.parametrize("version", range(6))

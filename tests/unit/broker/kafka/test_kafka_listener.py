@@ -380,6 +380,18 @@ def test_large_requests_wait_for_memory_and_small_ones_do_not(start: Start, hand
     eventually(lambda: listener.memory.reserved_bytes == 0)
 
 
+def test_requests_reserve_memory_for_what_they_are_decoded_to() -> None:
+    def memory(api_key: int) -> int:
+        reader = FrameReader(KafkaLimits())
+        reader.feed(struct.pack(">ih", 1000, api_key))
+        size = reader.next_size()
+        assert size == 1000
+        return reader.memory_of_next(size)
+
+    assert memory(PRODUCE) == 1000, "records are views of the frame"
+    assert memory(API_VERSIONS) == 30_000
+
+
 def test_memory_is_given_in_turn() -> None:
     memory, served = RequestMemory(100), []
     assert memory.reserve("large", 500, lambda: None)  # alone it is more than all of the memory

@@ -351,3 +351,21 @@ def test_every_version_of_the_table_can_be_read() -> None:
         for version in range(api.min_version, api.max_version + 1):
             load_request_schema(key, version)
             load_response_schema(key, version)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "values", "name"),
+    [
+        (2, 1, {"replica_id": -1, "topics": [{"name": "t", "partitions": []}]}, "partitions"),
+        (2, 1, {"replica_id": -1, "topics": []}, "topics"),
+    ],
+)
+def test_null_in_place_of_an_array_is_refused(api_key: int, version: int, values: dict[str, Any], name: str) -> None:
+    frame = request_frame(api_key, version, 1, values)
+    apis = with_api_versions({api_key: Api(0, version, _unused)})
+    assert decode_request(memoryview(bytearray(frame[4:])), apis).body.topics is not None
+    with pytest.raises(ProtocolError, match=f"{name} is null"):
+        decode_request(memoryview(bytearray(frame[4:-4] + b"\xff\xff\xff\xff")), apis)
+
+
+async def _unused(body: Any, context: RequestContext) -> None: ...

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+import uuid
+
 import pytest
 
-from smq_broker.kafka.topics import KafkaTopics
+from smq_broker.kafka.topics import KafkaTopics, topic_id
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Layout, Topic, TopicSpec
 
@@ -21,9 +24,10 @@ class Known:
         for full, topic in self.topics.items():
             if topic.spec.kafka_name is not None:
                 self.names.setdefault(topic.spec.kafka_name, full)
-        self.reads_of_names = 0
+        self.reads = self.reads_of_names = 0
 
     def find(self, full: str, *, fresh: bool = False) -> tuple[Topic, Layout]:
+        self.reads += 1
         if full not in self.topics:
             raise UnknownTopic(full, topic=full)
         topic = self.topics[full]
@@ -83,3 +87,22 @@ def test_topics_are_found_by_their_id(kafka: str | None) -> None:
     id_ = topics.all()[0].id
     found = topics.identified(id_)
     assert found is not None and found.topic.name == "default/x"
+
+
+def test_ids_that_nobody_has_share_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    known = Known(default__x=None)
+    topics = known.kafka_topics()
+    assert all(topics.identified(uuid.UUID(int=number)) is None for number in range(100))
+    assert known.reads == 3, "the two topics of the list, and the one that there is by its name"
+    now += 10
+    known.topics["default/y"] = known.topics["default/x"]
+    assert topics.identified(topic_id("uid-default__x")) is not None
+
+
+def test_many_names_are_looked_up_in_the_list_of_topics() -> None:
+    known = Known(default__x=None)
+    topics = known.kafka_topics()
+    assert topics.unlisted(["x", "y", "gone", "Order_Events"]) == {"y"}
+    assert known.reads == known.reads_of_names == 0

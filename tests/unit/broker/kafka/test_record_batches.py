@@ -24,6 +24,7 @@ from smq_broker.kafka.records.encoding import encode_records
 from smq_broker.kafka.records.errors import (
     CorruptRecord,
     InvalidRecord,
+    InvalidTimestamp,
     RecordError,
     RecordsTooLarge,
     TransactionalRecords,
@@ -199,7 +200,7 @@ def test_the_codes_are_those_of_kafka() -> None:
     codes = {
         CorruptRecord: 2,
         RecordsTooLarge: 10,
-        UnsupportedRecordFormat: 43,
+        UnsupportedRecordFormat: 87,
         TransactionalRecords: 53,
         UnsupportedCompression: 76,
         InvalidRecord: 87,
@@ -253,9 +254,9 @@ def test_more_records_than_bytes_are_refused_before_they_are_decoded() -> None:
 def test_a_time_that_python_does_not_have_is_refused() -> None:
     last = int((datetime(9999, 12, 31, 23, 59, 59) - datetime(1970, 1, 1)).total_seconds()) * 1000 + 999
     batch = with_records(GOOD + encoded(1, time=b"\x02"), 2, base_ms=last, max_ms=last)
-    with pytest.raises(InvalidRecord, match="years 1 to 9999") as raised:
+    with pytest.raises(InvalidTimestamp, match="years 1 to 9999") as raised:
         decode(batch)
-    assert raised.value.index == 1
+    assert (raised.value.index, raised.value.error_code) == (1, 32)
     assert decode(with_records(GOOD, 1, base_ms=last)).timestamps.to_pylist() == [last]
 
 
