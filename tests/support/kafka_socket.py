@@ -40,7 +40,7 @@ class KafkaSocket:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.socket.close()
 
-    def send(self, api_key: int, version: int, correlation_id: int, **values: Any) -> None:
+    def send(self, api_key: int, version: int, correlation_id: int, /, **values: Any) -> None:
         self.socket.sendall(request_frame(api_key, version, correlation_id, values))
 
     def receive_frame(self) -> bytes | None:

@@ -32,10 +32,11 @@ from smq_core.model.entities import Topic
 from smq_core.replica.log_entries import IncomingBatch
 
 NS_PER_MS = 1_000_000
-# Larger batches are decoded in another thread, so that others do not wait; also those that are larger once they are
-# decompressed, of which a few kilobytes may be many megabytes.
+# Larger batches are decoded in another thread, so that others do not wait.
 DECODE_IN_LOOP_BYTES = 64 * 1024
 DECODE_JSON_IN_LOOP_BYTES = 4 * 1024
+# So are those that have more than that many times these bytes once they are decompressed: a few kilobytes may become
+# many megabytes.
 DECOMPRESSED_RATIO = 2
 
 ALL_REPLICAS, ONE_REPLICA, NO_ACK = -1, 1, 0

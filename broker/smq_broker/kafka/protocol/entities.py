@@ -41,7 +41,8 @@ def read(reader: Reader, view: memoryview, start: int) -> Any:
 
 
 def _check_arrays(entity: Any) -> None:
-    for name, may_be_null, is_checked in _arrays_in(type(entity)):
+    entity_type: Any = type(entity)
+    for name, may_be_null, is_checked in _arrays_in(entity_type):
         value = getattr(entity, name)
         if value is None:
             if not may_be_null:
@@ -54,7 +55,7 @@ def _check_arrays(entity: Any) -> None:
 @cache
 def _arrays_in(entity_type: Any) -> Sequence[tuple[str, bool, bool]]:
     """The names of its arrays, whether each may be null, and whether its elements are entities that have arrays."""
-    nested = _nested_types(entity_type)
+    nested: Mapping[str, Any] = _nested_types(entity_type)
     return tuple(
         (field.name, type(None) in get_args(field.type), element is not None and bool(_arrays_in(element)))
         for field in dataclasses.fields(entity_type)
