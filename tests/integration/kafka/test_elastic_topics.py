@@ -47,7 +47,7 @@ class SteadyProducer:
         assert self._producer.flush(2 * HANG_GUARD) == 0
 
 
-def changes_of(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+def changes_of(cluster: LocalCluster, client: smq.Client, topic: str, rounds: int = 2) -> None:
     """Splits, rolls and merges the segments of a topic, and kills brokers."""
     admin = client.admin()
 
@@ -70,7 +70,7 @@ def changes_of(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     def count_is(count: int) -> None:
         eventually(lambda: len(open_segments()) == count, what=f"{count} open segments")
 
-    for _ in range(2):
+    for _ in range(rounds):
         change(lambda segments: admin.split(topic, segments[0], at=3))
         count_is(2)
         before = set(open_segments())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -31,11 +33,12 @@ from support.in_memory.kafka_proxy import (
     Cluster,
     start_proxy,
 )
-from support.kafka_socket import KafkaSocket
+from support.kafka_socket import KafkaSocket, request_frame
 from support.waiting import HANG_GUARD, eventually
 
 A, B = 10, 20
-LONG = i32Timedelta.parse(timedelta(seconds=HANG_GUARD))
+LONG = i32Timedelta.parse(timedelta(seconds=10 * HANG_GUARD))
+SHORT = i32Timedelta.parse(timedelta(milliseconds=1))
 BROKER = 4
 
 
@@ -66,17 +69,19 @@ def client(proxy: KafkaProxyService) -> Iterator[KafkaSocket]:
         yield made
 
 
-def produce(client: KafkaSocket, number: int, partitions: list[int], *, acks: int = -1, timeout: float = 1.0) -> None:
+def produce_frame(number: int, partitions: list[int], *, acks: int = -1, timeout: float = 1.0) -> bytes:
     data = [{"index": it, "records": b"%d" % number} for it in partitions]
-    client.send(
-        PRODUCE,
-        9,
-        number,
-        transactional_id=None,
-        acks=acks,
-        timeout=i32Timedelta.parse(timedelta(seconds=timeout)),
-        topic_data=[{"name": TOPIC, "partition_data": data}],
-    )
+    values = {
+        "transactional_id": None,
+        "acks": acks,
+        "timeout": i32Timedelta.parse(timedelta(seconds=timeout)),
+        "topic_data": [{"name": TOPIC, "partition_data": data}],
+    }
+    return request_frame(PRODUCE, 9, number, values)
+
+
+def produce(client: KafkaSocket, number: int, partitions: list[int], **more: Any) -> None:
+    client.socket.sendall(produce_frame(number, partitions, **more))
 
 
 def produced(client: KafkaSocket) -> tuple[int, dict[int, ErrorCode]]:
@@ -132,8 +137,7 @@ def test_a_request_that_has_to_look_for_a_leader_is_not_overtaken(client: KafkaS
     produce(client, 1, [0])
     produced(client)
     cluster.leaders[4] = B
-    produce(client, 2, [4, 0])
-    produce(client, 3, [0])
+    client.socket.sendall(produce_frame(2, [4, 0]) + produce_frame(3, [0]))
     assert [produced(client)[0] for _ in range(2)] == [2, 3]
     assert cluster.brokers[A].produced == [(0, b"1"), (0, b"2"), (0, b"3")]
 
@@ -205,12 +209,14 @@ def test_a_client_that_leaves_takes_its_connections_to_brokers_with_it(
 def test_a_fetch_waits_at_all_brokers_at_once_and_ends_with_the_first_messages(
     client: KafkaSocket, cluster: Cluster
 ) -> None:
+    fetch(client, 0, [0, 1], wait=SHORT)
+    fetched(client)  # there are connections to both brokers now
     cluster.brokers[A].records[2] = b"records"
     fetch(client, 1, [0, 1, 2, 3])
     found = fetched(client)
     assert bytes(found[2].records) == b"records" and not any(found[it].records for it in (0, 1, 3))
     assert {it: found[it].high_watermark for it in found} == {it: 100 + it for it in range(4)}
-    fetch(client, 2, [1], wait=i32Timedelta.parse(timedelta(milliseconds=1)))
+    fetch(client, 2, [1], wait=SHORT)
     assert fetched(client)[1].high_watermark == 101, "the connection to the broker that waited goes on"
 
 
@@ -296,10 +302,10 @@ def test_a_look_up_finds_another_broker(client: KafkaSocket, cluster: Cluster, m
     assert client.receive(METADATA, 1)[0] == 2
 
 
-def test_a_broker_that_answers_with_anything_else_is_left(proxy: KafkaProxyService, client: KafkaSocket) -> None:
-    import socket
-    import threading
-
+def test_a_broker_that_answers_with_anything_else_is_left(
+    proxy: KafkaProxyService, client: KafkaSocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_upstreams, "ANSWER_SECONDS", 10 * HANG_GUARD)
     liar = socket.create_server(("127.0.0.1", 0))
 
     def lie() -> None:
