@@ -6,6 +6,7 @@ from ..mutation import Mutation
 
 FOLDER = "broker/smq_broker/kafka/proxy"
 TESTS = "tests/unit/broker/kafka/proxy"
+LOGINS = f"{TESTS}/test_upstreams.py"
 PROXY, ROUTES = f"{TESTS}/test_kafka_proxy.py", f"{TESTS}/test_routes_and_splits.py"
 FETCH = "broker/smq_broker/kafka/apis/fetch.py"
 TEST_FETCH = "tests/unit/broker/kafka/test_fetch.py"
@@ -109,6 +110,30 @@ MUTATIONS = (
         "            found.close()",
         "            pass",
         (f"{PROXY}::test_a_client_that_leaves_takes_its_connections_to_brokers_with_it",),
+    ),
+    Mutation(
+        "keep_the_former_token",
+        "A client that logs in again is logged in again at its brokers.",
+        f"{FOLDER}/client_upstreams.py",
+        "                if session is not None and session.token != upstream.token:",
+        "                if False:",
+        (f"{LOGINS}::test_a_client_that_logs_in_again_does_so_at_its_brokers",),
+    ),
+    Mutation(
+        "keep_a_session_that_a_broker_refuses",
+        "A token that a broker refuses ends the session of the client.",
+        f"{FOLDER}/dialer.py",
+        "        session.ended_because =",
+        "        refused =",
+        (f"{LOGINS}::test_a_token_that_a_broker_refuses_ends_the_session",),
+    ),
+    Mutation(
+        "send_to_a_broker_that_takes_nothing",
+        "Batches without acks wait for a broker that takes nothing.",
+        f"{FOLDER}/upstream.py",
+        "        self._writable.clear()",
+        "        pass",
+        (f"{LOGINS}::test_a_broker_that_takes_nothing_is_noticed",),
     ),
     Mutation(
         "answer_for_another_broker",

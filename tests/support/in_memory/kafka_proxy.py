@@ -17,6 +17,8 @@ from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTo
 from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, Api, RequestContext
 from smq_broker.kafka.protocol.produce_request import ProduceRequest
 from smq_broker.kafka.proxy.service import KafkaProxyService
+from smq_broker.kafka.security.login import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from smq_broker.kafka.security.mechanisms import MECHANISMS
 from smq_broker.kafka.transport.listener import KafkaListener
 from smq_broker.runtime.broker_metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
@@ -25,6 +27,7 @@ from smq_core.model.addresses import split_address
 METADATA, FIND_COORDINATOR, HEARTBEAT, LIST_GROUPS, CREATE_TOPICS, DESCRIBE_CONFIGS = 3, 10, 12, 16, 19, 32
 TOPIC = "t"
 NO_TIME = i32Timedelta.parse(timedelta())
+NO_LIFETIME = timedelta()
 
 
 class Cluster:
@@ -50,8 +53,10 @@ class Cluster:
 class Broker:
     """``seen`` has the API of each request. ``records`` are those that a Fetch finds, by partition.
 
-    ``hangs``: it answers no more.
+    ``hangs``: it answers no more. ``tokens`` are those of logins, and it refuses ``bad_token``.
     """
+
+    bad_token = "bad"
 
     def __init__(self, id_: int, cluster: Cluster) -> None:
         self.id = id_
@@ -59,6 +64,7 @@ class Broker:
         self.produced: list[tuple[int, bytes]] = []
         self.records: dict[int, bytes] = {}
         self.hangs = False
+        self.tokens: list[str] = []
         self._cluster = cluster
         apis = {
             PRODUCE: (3, 13, self.produce),
@@ -69,6 +75,8 @@ class Broker:
             LIST_GROUPS: (0, 4, self.list_groups),
             CREATE_TOPICS: (2, 7, self.create),
             DESCRIBE_CONFIGS: (1, 4, self.describe_configs),
+            SASL_HANDSHAKE: (1, 1, self.handshake),
+            SASL_AUTHENTICATE: (0, 2, self.authenticate),
         }
         self.listener = KafkaListener(
             "127.0.0.1:0",
@@ -179,6 +187,14 @@ class Broker:
             "throttle_time": NO_TIME,
             "topics": [{"name": it.name, "error_code": ErrorCode.none} for it in body.topics],
         }
+
+    async def handshake(self, _: Any, __: RequestContext) -> Any:
+        return {"error_code": ErrorCode.none, "mechanisms": tuple(MECHANISMS)}
+
+    async def authenticate(self, body: Any, _: RequestContext) -> Any:
+        self.tokens.append(token := MECHANISMS["OAUTHBEARER"](body.auth_bytes).token)
+        code = ErrorCode.none if token != self.bad_token else ErrorCode.sasl_authentication_failed
+        return {"error_code": code, "error_message": None, "auth_bytes": b"", "session_lifetime": NO_LIFETIME}
 
     async def describe_configs(self, body: Any, _: RequestContext) -> Any:
         results = [

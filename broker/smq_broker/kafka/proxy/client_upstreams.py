@@ -165,6 +165,15 @@ async def answer_of(upstream: Upstream, answer: asyncio.Future[memoryview], wait
         raise UpstreamLost("the broker does not answer", was_sent=True) from None
 
 
+async def taken(upstream: Upstream) -> None:
+    """Returns when the broker has taken what was sent, or is left because it does not."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await upstream.drained()
+    except TimeoutError:
+        upstream.end("the broker takes nothing")
+
+
 def decoded(body: memoryview, api_key: int, version: int) -> Any:
     """Raises UpstreamLost if a broker has answered with what nobody understands."""
     try:

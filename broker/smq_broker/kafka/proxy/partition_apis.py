@@ -18,7 +18,7 @@ from smq_broker.kafka.protocol.entities import build_response, encode
 from smq_broker.kafka.protocol.messages import PRODUCE, RequestContext, ResponseBody
 from smq_broker.kafka.protocol.produce_request import ProduceRequest
 from smq_broker.kafka.protocol.upstream_codec import encode_produce_request
-from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, answer_of, decoded
+from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, answer_of, decoded, taken
 from smq_broker.kafka.proxy.clients import Clients
 from smq_broker.kafka.proxy.splitting import Shape, merge, number_of, replaced, split, stale_partitions, topic_key
 from smq_broker.kafka.proxy.upstream import Upstream, UpstreamLost
@@ -84,6 +84,7 @@ class PartitionApis:
                     continue
                 if request.acks == NO_ACK:
                     upstream.send(PRODUCE, version, context.client_id, body)
+                    await taken(upstream)
                     continue
                 sent.append(_Sent(part, used, upstream, upstream.request(PRODUCE, version, context.client_id, body)))
         if request.acks == NO_ACK:

@@ -49,6 +49,8 @@ class Upstream(asyncio.Protocol):
         self._last_id = 0
         self._transport: asyncio.Transport
         self._ended_because = ""
+        self._writable = asyncio.Event()
+        self._writable.set()
 
     @property
     def is_open(self) -> bool:
@@ -72,11 +74,16 @@ class Upstream(asyncio.Protocol):
         if not self._ended_because:
             self._transport.writelines(encode_request(api_key, version, 0, client_id, body))
 
+    async def drained(self) -> None:
+        """Returns when the broker has taken most of what was sent. One that hangs would fill the memory otherwise."""
+        await self._writable.wait()
+
     def end(self, reason: str) -> None:
         """Closes the connection at once."""
         if self._ended_because:
             return
         self._ended_because = reason
+        self._writable.set()
         self._transport.abort()
         self._buffer.clear()
         while self._awaited:
@@ -90,6 +97,12 @@ class Upstream(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._count(1)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
