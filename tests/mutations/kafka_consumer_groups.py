@@ -12,6 +12,7 @@ TEST_ASSIGNORS = "tests/unit/core/kafka_groups/test_assignors.py"
 BROKER = "broker/smq_broker/kafka/groups"
 HOSTED, OFFSETS, ADMIN = f"{BROKER}/hosted_group.py", f"{BROKER}/group_offsets.py", f"{BROKER}/group_admin.py"
 TEST_APIS = "tests/unit/broker/kafka/test_consumer_group_apis.py"
+TEST_COORDINATOR = "tests/unit/broker/kafka/test_group_coordinator.py"
 HAND_OVER = f"{TEST_GROUP}::test_a_partition_goes_to_its_next_member_after_the_former_one_has_given_it_up"
 
 MUTATIONS = (
@@ -123,7 +124,7 @@ MUTATIONS = (
         "take_unknown_topics_as_missing",
         "Nobody loses a partition because topics have not been looked for.",
         GROUP,
-        "if not self._names_with(request, request.matched) <= self.topics.keys():",
+        "if not self._names_with(request) <= self.topics.keys():",
         "if False:",
         (f"{TEST_GROUP}::test_topics_that_nobody_has_looked_for_are_not_taken_as_missing",),
     ),
@@ -145,6 +146,30 @@ MUTATIONS = (
         "if len(self.members) >= self._settings.max_members:",
         "if False:",
         (f"{TEST_GROUP}::test_members_and_subscriptions_are_bounded",),
+    ),
+    Mutation(
+        "look_for_any_number_of_topics",
+        "A subscription cannot keep the filer busy without a bound.",
+        GROUP,
+        "if len(names) > self._settings.max_topics:",
+        "if False:",
+        (f"{TEST_GROUP}::test_topics_that_have_to_be_looked_for_are_bounded",),
+    ),
+    Mutation(
+        "keep_members_at_a_former_coordinator",
+        "Members find the next coordinator before it gives their partitions away.",
+        f"{BROKER}/coordinator.py",
+        "if age * SECOND > self._settings.consumer_session_timeout / 3:",
+        "if False:",
+        (f"{TEST_COORDINATOR}::test_members_do_not_stay_with_a_former_coordinator_until_others_have_their_partitions",),
+    ),
+    Mutation(
+        "confirm_no_coordinator_at_heartbeats",
+        "Members find the next coordinator before it gives their partitions away.",
+        f"{BROKER}/consumer_membership.py",
+        "        await self._coordinator.confirm(group)\n",
+        "",
+        (f"{TEST_APIS}::test_members_leave_a_coordinator_that_was_replaced",),
     ),
     Mutation(
         "assign_uniformly_without_the_former_target",

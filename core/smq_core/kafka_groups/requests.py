@@ -32,6 +32,8 @@ class GroupSettings:
     """Of members of the consumer protocol, which do not choose it."""
     consumer_heartbeat_interval: Micros = 5 * SECOND
     """How often those send a heartbeat."""
+    max_topics: int = 10_000
+    """That the members of a group of the consumer protocol subscribe to. Each of them is looked for in the filer."""
     topic_refresh_interval: Micros = 5 * SECOND
     """After which time a group of the consumer protocol looks for new and deleted topics."""
 

@@ -44,7 +44,7 @@ class _Locator:
         return TOPIC, LAYOUT
 
 
-def apis_of_one_topic(store: Store) -> ApiTable:
+def apis_of_one_topic(store: Store, group_settings: GroupSettings | None = None) -> ApiTable:
     """It coordinates all groups, which are in ``store``."""
     return api_table(
         cluster=KafkaCluster(cluster_id="c", incarnation="i0", address=lambda: "127.0.0.1:9092", listeners=lambda: {}),
@@ -53,7 +53,7 @@ def apis_of_one_topic(store: Store) -> ApiTable:
         topics=KafkaTopics(_Locator(), lambda: [TOPIC.name], lambda _: None),  # type: ignore[arg-type]
         calls=LoopCalls(asyncio.new_event_loop()),
         max_batch=1 << 20,
-        group_settings=GroupSettings(),
+        group_settings=group_settings or GroupSettings(),
         admin=None,
     )
 

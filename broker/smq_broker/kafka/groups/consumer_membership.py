@@ -16,7 +16,7 @@ from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_core.kafka_groups.consumer.group import ConsumerGroup
 from smq_core.kafka_groups.consumer.heartbeats import HeartbeatAnswer, HeartbeatRefused, HeartbeatRequest
 from smq_core.kafka_groups.consumer.member import JOINING
-from smq_core.kafka_groups.consumer.partitions import PartitionsByTopic
+from smq_core.kafka_groups.consumer.partitions import PartitionsByTopic, TopicSize
 from smq_core.kafka_groups.group_errors import GroupError
 
 # Clients make their ids themselves from here on.
@@ -51,13 +51,14 @@ class ConsumerMembershipApi:
     async def _heartbeat(
         self, group: HostedGroup, wanted: HeartbeatRequest, context: RequestContext
     ) -> HeartbeatAnswer:
+        await self._coordinator.confirm(group)
         machine = _machine(group, wanted)
         pattern = machine.pattern_to_match(wanted, group.now())
         if pattern or wanted.pattern is not None:
             matched = await self._topics.matching(pattern, context.access, group.name) if pattern else frozenset()
             wanted = replace(wanted, matched=matched)
-        names = machine.names_to_find(wanted, wanted.matched, group.now())
-        topics = {}
+        names = machine.names_to_find(wanted, group.now())
+        topics: dict[str, TopicSize | None] = {}
         if names:
             try:
                 topics = await self._topics.named(names)

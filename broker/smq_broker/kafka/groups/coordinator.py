@@ -19,6 +19,7 @@ from smq_core.errors import SmqError
 from smq_core.kafka_groups.coordinators import coordinator_of
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.requests import GroupSettings
+from smq_core.model.entities import SECOND
 from smq_storage.catalog.kafka_groups import StoredKafkaGroup
 
 log = structlog.get_logger()
@@ -110,6 +111,15 @@ class GroupCoordinator:
             return await self._read_current(hosted)
         return (await self._read(name))[0]
 
+    async def confirm(self, hosted: HostedGroup) -> None:
+        """Another coordinator gives away the partitions of members that it has not heard of for a session.
+
+        So they must not stay here for that long, where they are members as before. Raises GroupFailure.
+        """
+        age = asyncio.get_running_loop().time() - hosted.confirmed_at
+        if age * SECOND > self._settings.consumer_session_timeout / 3:
+            await self._read_current(hosted)
+
     async def stored_groups(self) -> list[StoredKafkaGroup]:
         """All groups whose coordinator this is. Raises GroupFailure."""
         try:
@@ -153,13 +163,14 @@ class GroupCoordinator:
 
         Raises GroupFailure.
         """
-        was_owned = hosted.is_owned
+        was_owned, now = hosted.is_owned, asyncio.get_running_loop().time()
         stored, _ = await self._read(hosted.name)
         if was_owned and stored.session != hosted.session:
             log.info("a Kafka group has another coordinator", group=hosted.name, owner=stored.owner)
             hosted.drop(GroupError.NOT_COORDINATOR)
         if hosted.is_dropped:
             raise GroupFailure(GroupError.NOT_COORDINATOR)
+        hosted.confirmed_at = max(now, hosted.confirmed_at)
         return stored
 
     async def _check_all(self) -> None:

@@ -71,7 +71,8 @@ class HostedGroup:
         self._files = files
         self._dropped = dropped
         self.used_at = self._loop.time()
-        self.written_at = self.used_at
+        self.written_at = self.confirmed_at = self.used_at
+        """When the document was this coordinator's for sure."""
         self.is_dropped = False
         self._tickets = count()
         self._writes = count()
@@ -233,7 +234,8 @@ class HostedGroup:
             await self._fail(error)
             return
         self._stored, self._etag = document, etag
-        self.is_owned, self.written_at = True, self._loop.time()
+        self.is_owned = True
+        self.written_at = self.confirmed_at = self._loop.time()
         self._resolve_in_flight(GroupError.NONE)
         machine.stored(version, self.now())
         self._after_event()

@@ -29,7 +29,8 @@ def group_apis(*, cluster: KafkaCluster, store: Store, topics: KafkaTopics, sett
     files = GroupFiles(store, blocking)
     coordinator = GroupCoordinator(cluster=cluster, files=files, settings=settings)
     find, members, admin = FindCoordinatorApi(coordinator), MembershipApi(coordinator), GroupAdminApi(coordinator)
-    consumers = ConsumerMembershipApi(coordinator, TopicLookup(topics, blocking))
+    # Subscriptions may name thousands of topics, for which commits must not wait either.
+    consumers = ConsumerMembershipApi(coordinator, TopicLookup(topics, Blocking()))
     offsets = GroupOffsetsApi(coordinator=coordinator, files=files, topics=topics, blocking=blocking)
     return {
         OFFSET_COMMIT: Api(2, 9, offsets.commit),

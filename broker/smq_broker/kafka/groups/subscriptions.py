@@ -14,7 +14,7 @@ CONSUMER = "consumer"
 def subscribed_topics(group: KafkaGroup | ConsumerGroup) -> set[str]:
     """All topics of a group of consumers. Members whose metadata is of another kind count for nothing."""
     if isinstance(group, ConsumerGroup):
-        return group.subscribed()
+        return set(group.subscribed())
     metadata = [it.metadata for member in group.members.by_id.values() for it in member.request.protocols]
     return topics_in(group.protocol_type or "", metadata)
 

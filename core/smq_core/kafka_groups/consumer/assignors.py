@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from smq_core.kafka_groups.consumer.partitions import Partitions, TopicPartition
+from smq_core.kafka_groups.consumer.partitions import Partitions, TopicPartition, by_topic
 
 
 class Subscriber(NamedTuple):
@@ -79,27 +79,32 @@ def _balance(
 ) -> dict[str, Partitions]:
     """Members subscribe to different topics: each partition goes to the member with the fewest that may have it."""
     left = {(topic, number) for topic, size in sizes.items() for number in range(size)}
-    by_topic = {topic: sorted(it.id for it in subscribers if topic in it.topics) for topic in sizes}
+    members = {topic: sorted(it.id for it in subscribers if topic in it.topics) for topic in sizes}
     found: dict[str, set[TopicPartition]] = {}
     for it in sorted(subscribers):
         found[it.id] = {at for at in current.get(it.id, ()) if at in left and at[0] in it.topics}
         left -= found[it.id]
 
     def with_fewest(topic: str) -> str:
-        return min(by_topic[topic], key=lambda id_: len(found[id_]))
+        return min(members[topic], key=lambda id_: len(found[id_]))
 
-    for at in sorted(left, key=lambda it: (len(by_topic[it[0]]), it)):
-        if by_topic[at[0]]:
+    for at in sorted(left, key=lambda it: (len(members[it[0]]), it)):
+        if members[at[0]]:
             found[with_fewest(at[0])].add(at)
     is_moved = True
     while is_moved:  # each move makes the members more equal, so it ends
         is_moved = False
+        fewest = min(map(len, found.values()))
         for own in sorted(found.values(), key=len, reverse=True):
-            for at in sorted(own):
-                other = found[with_fewest(at[0])]
-                if len(own) - len(other) > 1:
-                    own.remove(at)
-                    other.add(at)
+            if len(own) - fewest <= 1:
+                break
+            for topic, numbers in by_topic(own).items():
+                for number in reversed(numbers):
+                    other = found[with_fewest(topic)]
+                    if len(own) - len(other) <= 1:
+                        break
+                    own.remove((topic, number))
+                    other.add((topic, number))
                     is_moved = True
     return {id_: frozenset(it) for id_, it in found.items()}
 

@@ -62,6 +62,8 @@ class ConsumerGroup:
         self._topics_seen_at: Micros = now
         self._matched_at: dict[str, Micros] = {}
         """When the topics of a member's pattern were looked for."""
+        self._subscribed: frozenset[str] | None = None
+        """The topics of all members; None if they have to be put together."""
         self._by_instance: dict[str, str] = {}
         self._holders: dict[TopicPartition, str] = {}
         """The member that a partition is assigned to, or that has not given it up."""
@@ -121,9 +123,11 @@ class ConsumerGroup:
         """Whether nothing is lost if the group is forgotten here."""
         return not self.members and not self.has_to_store
 
-    def subscribed(self) -> set[str]:
+    def subscribed(self) -> frozenset[str]:
         """The names of all topics that members subscribe to."""
-        return {name for it in self.members.values() for name in it.topics}
+        if self._subscribed is None:
+            self._subscribed = frozenset(name for it in self.members.values() for name in it.topics)
+        return self._subscribed
 
     def take_answers(self) -> list[tuple[Ticket, HeartbeatAnswer]]:
         answers, self._answers = self._answers, []
@@ -144,15 +148,22 @@ class ConsumerGroup:
             return ""
         return member.pattern
 
-    def names_to_find(self, request: HeartbeatRequest, matched: frozenset[str] | None, now: Micros) -> set[str]:
-        """The names that have to be looked for: those that are not known, and now and then all of them."""
-        names = self._names_with(request, matched)
+    def names_to_find(self, request: HeartbeatRequest, now: Micros) -> frozenset[str]:
+        """The names that have to be looked for: those that are not known, and now and then all of them.
+
+        Raises HeartbeatRefused.
+        """
+        names = self._names_with(request)
+        if len(names) > self._settings.max_topics:
+            raise HeartbeatRefused(
+                GroupError.GROUP_MAX_SIZE_REACHED, f"a group subscribes to {self._settings.max_topics} topics at most"
+            )
         if now - self._topics_seen_at >= self._settings.topic_refresh_interval:
             return names
         return names - self.topics.keys()
 
-    def _names_with(self, request: HeartbeatRequest, matched: frozenset[str] | None) -> set[str]:
-        return self.subscribed() | (request.names or frozenset()) | (matched or frozenset())
+    def _names_with(self, request: HeartbeatRequest) -> frozenset[str]:
+        return self.subscribed().union(request.names or (), request.matched or ())
 
     # ---- events
 
@@ -245,8 +256,10 @@ class ConsumerGroup:
         )
 
     def _check_subscription(self, request: HeartbeatRequest) -> None:
-        if not self._names_with(request, request.matched) <= self.topics.keys():
+        if not self._names_with(request) <= self.topics.keys():
             raise HeartbeatRefused(GroupError.COORDINATOR_LOAD_IN_PROGRESS, "topics have to be looked for: repeat this")
+        if request.names is None and request.pattern is None and request.matched is None:
+            return
         others = sum(it.size_bytes for it in self.members.values() if it.id != request.member_id)
         names = (request.names or frozenset()) | (request.matched or frozenset())
         if others + sum(map(len, names)) + len(request.pattern or "") > self._settings.max_metadata_bytes:
@@ -376,6 +389,8 @@ class ConsumerGroup:
         if before is not None:
             self._let_go(before)
         self.members[member.id] = member
+        if before is None or before.topics != member.topics:
+            self._subscribed = None
         for at in flat(member.assigned) | flat(member.revoking):
             self._holders[at] = member.id
         if member.instance_id is not None:
@@ -394,6 +409,7 @@ class ConsumerGroup:
 
     def _forget(self, id_: str) -> None:
         member = self.members.pop(id_)
+        self._subscribed = None
         self._let_go(member)
         if member.instance_id is not None and self._by_instance.get(member.instance_id) == id_:
             del self._by_instance[member.instance_id]

@@ -12,9 +12,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
+from smq_broker.kafka.groups import coordinator as coordinators
 from smq_broker.kafka.groups import service
 from smq_broker.kafka.protocol.messages import ApiTable
 from smq_broker.kafka.protocol.sessions import OPEN_ACCESS, OpenRequestAccess, RequestAccess
+from smq_core.kafka_groups.requests import GroupSettings
+from smq_core.model.entities import SECOND
 from smq_storage.catalog.kafka_groups import read_kafka_group
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.kafka_apis import UID, answer_of, apis_of_one_topic
@@ -124,6 +127,19 @@ async def test_the_next_coordinator_knows_the_members(apis: ApiTable, store: Sto
     answer = await beat(following, member_epoch=joined.member_epoch)
     assert answer.error_code is ErrorCode.none and answer.member_epoch > joined.member_epoch
     assert assigned(await beat(following, member_id="n")) == {}, "the first one has the partition"
+
+
+async def test_members_leave_a_coordinator_that_was_replaced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "CHECK_SECONDS", 1000.0)  # members find out by themselves
+    settings = GroupSettings(consumer_session_timeout=SECOND)
+    former, new = apis_of_one_topic(store, settings), apis_of_one_topic(store, settings)
+    joined = await beat(former)
+    await beat(new, member_id="n")
+    again = {"member_epoch": joined.member_epoch, "topic_partitions": None, "subscribed_topic_names": None}
+    async with asyncio.timeout(10):
+        while (answer := await beat(former, **again)).error_code is ErrorCode.none:
+            await asyncio.sleep(0.01)
+    assert answer.error_code is ErrorCode.not_coordinator
 
 
 async def test_members_commit_and_fetch_with_their_epoch(apis: ApiTable) -> None:

@@ -13,6 +13,8 @@ from smq_broker.kafka.groups import coordinator as coordinators
 from smq_broker.kafka.groups.coordinator import GroupCoordinator, GroupFailure
 from smq_broker.kafka.groups.group_files import GroupFiles
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable
+from smq_core.kafka_groups.consumer.group import ConsumerGroup
+from smq_core.kafka_groups.consumer.heartbeats import HeartbeatRequest
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.offsets import CommittedOffset, OffsetCommit, with_commits
 from smq_core.kafka_groups.requests import GroupSettings, JoinAnswer, JoinRequest, Protocol, SyncRequest
@@ -147,6 +149,26 @@ async def test_a_former_coordinator_notices_without_a_commit(store: Store, monke
     await former.join("m")
     await new.join("n")
     await until_forgotten(former)
+
+
+async def test_members_do_not_stay_with_a_former_coordinator_until_others_have_their_partitions(store: Store) -> None:
+    former, new = Broker(store, "a"), Broker(store, "b")
+    group = await former.groups.group("g")
+    machine = group.consumer()
+    assert machine is not None
+    request = HeartbeatRequest(member_id="m", epoch=0, rebalance_timeout=1, names=frozenset(), owned=frozenset())
+    await group.wait_for(lambda ticket, now: machine.heartbeat(ticket, request, {}, now))
+    following = await new.groups.group("g")
+    assert isinstance(following.machine, ConsumerGroup) and set(following.machine.members) == {"m"}
+    async with asyncio.timeout(HANG_GUARD):
+        while not following.is_owned:
+            await asyncio.sleep(0.01)
+    await former.groups.confirm(group)
+    group.confirmed_at -= GroupSettings().consumer_session_timeout / SECOND / 2
+    with pytest.raises(GroupFailure) as refused:
+        await former.groups.confirm(group)
+    assert refused.value.error is GroupError.NOT_COORDINATOR
+    await new.groups.confirm(following)
 
 
 async def test_a_read_at_a_former_coordinator_ends_it(store: Store) -> None:

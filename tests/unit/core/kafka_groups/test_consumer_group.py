@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.kafka_groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from smq_core.kafka_groups.consumer.heartbeats import HeartbeatAnswer, HeartbeatRequest
+from smq_core.kafka_groups.consumer.heartbeats import HeartbeatAnswer, HeartbeatRefused, HeartbeatRequest
 from smq_core.kafka_groups.consumer.partitions import Partitions, TopicSize, by_topic, flat
 from smq_core.kafka_groups.group_errors import GroupError
 from smq_core.kafka_groups.requests import GroupSettings
@@ -49,7 +49,7 @@ class Driver:
     def send(self, request: HeartbeatRequest) -> int:
         """The ticket."""
         self._tickets += 1
-        names = self.group.names_to_find(request, request.matched, self.now)
+        names = self.group.names_to_find(request, self.now)
         found = {name: self.topics.get(name) for name in names}
         self.group.heartbeat(self._tickets, request, found, self.now)
         self.collect()
@@ -361,6 +361,15 @@ def test_members_and_subscriptions_are_bounded() -> None:
     assert driver.join("c").error is GroupError.GROUP_MAX_SIZE_REACHED
     assert driver.beat("a", names=frozenset({"y" * 20})).error is GroupError.GROUP_MAX_SIZE_REACHED
     assert driver.beat("a").error is GroupError.NONE
+
+
+def test_topics_that_have_to_be_looked_for_are_bounded() -> None:
+    driver = Driver(GroupSettings(max_topics=2))
+    driver.join("a", "t", "u")
+    assert driver.join("b", "t", "u").error is GroupError.NONE
+    with pytest.raises(HeartbeatRefused) as refused:
+        driver.join("c", "t", "v")
+    assert refused.value.error is GroupError.GROUP_MAX_SIZE_REACHED
 
 
 @pytest.mark.parametrize(
