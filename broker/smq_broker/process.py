@@ -442,6 +442,7 @@ class Broker:
             max_batch=self.settings.max_batch,
             group_settings=self.settings.kafka_groups(),
             admin=TopicAdmin(self._leaders, channels),
+            auto_create_topics=self.settings.kafka_auto_create_topics,
             collectors=collectors,
             threads=threads,
             security=checks,

@@ -19,6 +19,14 @@ TEST_LEADER = "tests/unit/operator/api/test_kafka_names.py"
 
 MUTATIONS = (
     Mutation(
+        "create_topics_that_no_client_wants",
+        "A Metadata request creates topics only if it says so.",
+        "broker/smq_broker/kafka/apis/metadata.py",
+        'if getattr(request, "allow_auto_topic_creation", True) else None',
+        "",
+        ("tests/unit/broker/kafka/test_admin_apis.py::test_topics_are_created_by_nobody_who_does_not_want_it",),
+    ),
+    Mutation(
         "keep_what_groups_of_kafka_clients_have_not_read",
         "Retention of a topic that a Kafka client creates expires what is unread.",
         CREATE,

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry
 
 from smq_broker.kafka.admin.administration import admin_apis
+from smq_broker.kafka.admin.create_topics import CreateTopicsApi
+from smq_broker.kafka.admin.topic_changes import TopicChanges
 from smq_broker.kafka.apis.fetch import FetchApi
 from smq_broker.kafka.apis.leaders import Leaders
 from smq_broker.kafka.apis.metadata import MetadataApi
@@ -41,7 +43,8 @@ class KafkaService:
     """Listens from its construction on, and answers after ``start``. Raises OSError if the port cannot be bound.
 
     ``advertised`` returns the address for clients, given that of the listener. Without ``security`` it speaks clear
-    text, and everybody may do everything. ``admin`` is None if clients may change no topics.
+    text, and everybody may do everything. ``admin`` is None if clients may change no topics; with
+    ``auto_create_topics`` they get one that they ask for and that is not there.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class KafkaService:
         max_batch: int,
         group_settings: GroupSettings,
         admin: TopicAdmin | None,
+        auto_create_topics: bool,
         collectors: CollectorRegistry,
         threads: ThreadSupervisor,
         security: ListenerSecurity | None = None,
@@ -80,6 +84,7 @@ class KafkaService:
             max_batch=max_batch,
             group_settings=group_settings,
             admin=admin,
+            auto_create_topics=auto_create_topics,
         )
         self._listener = KafkaListener(
             listen,
@@ -117,10 +122,13 @@ def api_table(
     max_batch: int,
     group_settings: GroupSettings,
     admin: TopicAdmin | None,
+    auto_create_topics: bool = False,
 ) -> ApiTable:
     blocking, tails, histories = Blocking(), TailReader(), Histories(store)
     leaders = Leaders(registry, topics, blocking)
-    metadata = MetadataApi(cluster, topics, blocking)
+    changes = TopicChanges(admin)
+    create = CreateTopicsApi(topics=topics, changes=changes, cluster=cluster, max_message_bytes=max_batch)
+    metadata = MetadataApi(cluster, topics, blocking, create.create_default if auto_create_topics else None)
     offsets = OffsetsApi(leaders=leaders, tails=tails, histories=histories, blocking=blocking)
     produce = ProduceApi(leaders=leaders, blocking=blocking, calls=calls, max_batch=max_batch)
     fetch = FetchApi(
@@ -144,7 +152,8 @@ def api_table(
             leaders=leaders,
             histories=histories,
             blocking=blocking,
-            admin=admin,
+            changes=changes,
+            create=create,
             max_batch=max_batch,
         ),
         **group_apis(cluster=cluster, store=store, topics=topics, settings=group_settings),

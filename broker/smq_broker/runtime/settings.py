@@ -81,6 +81,9 @@ class BrokerSettings(BaseSettings):
         description="more names and IP addresses by which Kafka clients connect, separated by commas: they are in the "
         "certificate of a secure release, beside the host of --kafka-advertise",
     )
+    kafka_auto_create_topics: bool = Field(
+        False, description="create a topic that a Kafka client wants to use and that does not exist"
+    )
     kafka_session_timeout: float = Field(
         45.0,
         ge=10,

@@ -16,7 +16,6 @@ from smq_broker.kafka.executor import Blocking
 from smq_broker.kafka.partitions.histories import Histories
 from smq_broker.kafka.protocol.messages import Api, ApiTable
 from smq_broker.kafka.topics import KafkaTopics
-from smq_broker.leader_client.topic_admin import TopicAdmin
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS, DESCRIBE_TOPIC_PARTITIONS = 19, 20, 21, 37, 75
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
@@ -30,12 +29,10 @@ def admin_apis(
     leaders: Leaders,
     histories: Histories,
     blocking: Blocking,
-    admin: TopicAdmin | None,
+    changes: TopicChanges,
+    create: CreateTopicsApi,
     max_batch: int,
 ) -> ApiTable:
-    """``admin`` is None if clients may change no topics."""
-    changes = TopicChanges(admin)
-    create = CreateTopicsApi(topics=topics, changes=changes, cluster=cluster, max_message_bytes=max_batch)
     delete = DeleteTopicsApi(topics, changes)
     records = DeleteRecordsApi(leaders=leaders, histories=histories, blocking=blocking)
     alter = AlterConfigsApi(topics=topics, changes=changes, max_message_bytes=max_batch)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
+from kio.static.primitive import i32Timedelta
 
 from smq_broker.kafka.admin.describe_configs import entry_fields
-from smq_broker.kafka.admin.topic_changes import TopicChanges, check, outcome
+from smq_broker.kafka.admin.topic_changes import MAX_WAIT_SECONDS, TopicChanges, check, outcome
 from smq_broker.kafka.apis.error_codes import NO_THROTTLE, Refused
 from smq_broker.kafka.cluster import KafkaCluster
+from smq_broker.kafka.protocol.entities import build
 from smq_broker.kafka.protocol.messages import RequestContext, ResponseBody
 from smq_broker.kafka.topics import KafkaTopic, KafkaTopics
 from smq_core.kafka_topics.configs import described, settings
@@ -19,6 +23,7 @@ from smq_core.kafka_topics.names import MAX_CHARACTERS, is_kafka_name, resource_
 from smq_core.model.keyspace import MAX_KAFKA_PARTITIONS
 from smq_core.model.names import DEFAULT_NAMESPACE
 
+API_KEY, MAX_VERSION = 19, 7
 # Of clients that leave the number to the cluster. Partitions cost nothing here until a segment splits.
 DEFAULT_PARTITIONS = 12
 # An ack means that two brokers have a message, unless it is stored first.
@@ -39,6 +44,22 @@ class CreateTopicsApi:
         named = Counter(it.name for it in request.topics)
         results = [self._result(context, request, it, is_twice=named[it.name] > 1) for it in request.topics]
         return {"throttle_time": NO_THROTTLE, "topics": await asyncio.gather(*results)}
+
+    async def create_default(self, name: str, context: RequestContext) -> ErrorCode:
+        """Creates a topic as for a client that leaves all to the cluster."""
+        wanted = {
+            "name": name,
+            "num_partitions": OF_THE_CLUSTER,
+            "replication_factor": OF_THE_CLUSTER,
+            "assignments": (),
+            "configs": (),
+        }
+        timeout = i32Timedelta.parse(timedelta(seconds=MAX_WAIT_SECONDS))
+        values = {"topics": [wanted], "timeout": timeout, "validate_only": False}
+        request = build(load_request_schema(API_KEY, MAX_VERSION), values)
+        (result,) = (await self.create_topics(request, context))["topics"]
+        code: ErrorCode = result["error_code"]
+        return code
 
     async def create_partitions(self, request: Any, context: RequestContext) -> ResponseBody:
         """A topic keeps the partitions that it was created with, so none of these is carried out."""

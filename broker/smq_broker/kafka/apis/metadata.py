@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -24,14 +24,22 @@ TOPICS_AT_ONCE = 100
 NULL_NAME_FROM = 12
 
 
+# Creates the topic of a name with the defaults of the cluster, with the rights of the client.
+CreateTopic: TypeAlias = Callable[[str, RequestContext], Awaitable[ErrorCode]]
+
+
 class MetadataApi:
-    def __init__(self, cluster: KafkaCluster, topics: KafkaTopics, blocking: Blocking) -> None:
+    """``create_topic`` is called for absent topics that a client wants to use. With None they stay absent."""
+
+    def __init__(
+        self, cluster: KafkaCluster, topics: KafkaTopics, blocking: Blocking, create_topic: CreateTopic | None
+    ) -> None:
         self._cluster = cluster
         self._topics = topics
         self._blocking = blocking
+        self._create_topic = create_topic
 
     async def metadata(self, request: Any, context: RequestContext) -> ResponseBody:
-        """Topics are not created here: a client that asks for it gets an unknown topic."""
         return {
             "throttle_time": NO_THROTTLE,
             "error_code": ErrorCode.none,
@@ -55,7 +63,9 @@ class MetadataApi:
         # Before version 1 an empty list means all topics, since then null does.
         if request.topics is None or (not request.topics and context.version == 0):
             return await self._all(context.access)
-        topics = await self._wanted(request.topics, context.access)
+        # Kafka takes it for wanted in versions that do not say it.
+        creates = self._create_topic if getattr(request, "allow_auto_topic_creation", True) else None
+        topics = await self._wanted(request.topics, context, creates)
         if context.version < NULL_NAME_FROM:
             return [it | {"name": it["name"] or ""} for it in topics]
         return topics
@@ -68,11 +78,16 @@ class MetadataApi:
         visible = await access.visible([it.topic.name for it in found])
         return await self._blocking.call(lambda: [self._topic(it) for it in found if it.topic.name in visible])
 
-    async def _wanted(self, wanted: Sequence[Any], access: RequestAccess) -> Sequence[dict[str, Any]]:
+    async def _wanted(
+        self, wanted: Sequence[Any], context: RequestContext, create: CreateTopic | None
+    ) -> Sequence[dict[str, Any]]:
         """Of a topic that the client may not see, it is not even said whether there is one."""
+        access = context.access
         codes = {it.name: await access.topic(it.name) for it in wanted if it.name is not None}
         denied = {name: code for name, code in codes.items() if code is not ErrorCode.none}
         found = await self._find_all([it for it in wanted if it.name not in denied])
+        if create is not None:
+            found = [await self._created(it, create, context) for it in found]
         for it in found:
             if isinstance(it, KafkaTopic) and it.name not in codes:  # it was named by its id
                 codes[it.name] = await access.topic(it.name)
@@ -117,6 +132,19 @@ class MetadataApi:
             return _unknown(name, id_, ErrorCode.leader_not_available)
         missing = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
         return found if found is not None else _unknown(name, id_, missing)
+
+    async def _created(
+        self, found: KafkaTopic | dict[str, Any], create: CreateTopic, context: RequestContext
+    ) -> KafkaTopic | dict[str, Any]:
+        """The topic, also if it had to be created. Another client may create it at the same time."""
+        if isinstance(found, KafkaTopic) or found["error_code"] is not ErrorCode.unknown_topic_or_partition:
+            return found
+        name = found["name"]
+        code = await create(name, context)
+        if code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+            return _unknown(name, None, code)
+        made = await self._blocking.call(lambda: self._topics.named(name))
+        return made if made is not None else _unknown(name, None, ErrorCode.leader_not_available)
 
     def _topic(self, found: KafkaTopic) -> dict[str, Any]:
         known = {node.id for node in self._cluster.nodes()}

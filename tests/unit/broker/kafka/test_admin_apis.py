@@ -16,16 +16,17 @@ from kio.serial import entity_reader
 from kio.static.primitive import i32Timedelta
 
 from smq_broker.kafka.admin import administration as keys
+from smq_broker.kafka.admin.create_topics import DEFAULT_PARTITIONS
 from smq_broker.kafka.cluster import KafkaCluster, node_id
 from smq_broker.kafka.executor import LoopCalls
 from smq_broker.kafka.protocol.codec import encode_response
 from smq_broker.kafka.protocol.entities import build, has_flexible_response_header
 from smq_broker.kafka.protocol.messages import ApiTable, ClientConnection, KafkaRequest, RequestContext
 from smq_broker.kafka.protocol.sessions import Session
-from smq_broker.kafka.service import api_table
+from smq_broker.kafka.service import METADATA, api_table
 from smq_broker.kafka.topics import KafkaTopics
 from smq_broker.segments.registry import SegmentRegistry
-from smq_core.errors import Conflict, SpecRejected, Unavailable, UnknownTopic
+from smq_core.errors import Conflict, PermissionDenied, SpecRejected, Unavailable, UnknownTopic
 from smq_core.kafka_groups.requests import GroupSettings
 from smq_core.kafka_topics.names import resource_name
 from smq_core.model.entities import Layout, Phase, Replica, Segment, Topic, TopicSchema, TopicSpec
@@ -90,7 +91,7 @@ class Leader:
     def full_name(self, kafka: str) -> str | None:
         return next((full for full, it in self.topics.items() if it.spec.kafka_name == kafka), None)
 
-    def apis(self, *, permissive: bool = False) -> ApiTable:
+    def apis(self, *, permissive: bool = False, auto_create_topics: bool = False) -> ApiTable:
         addresses = {"i0": "a:1", "i1": "a:2", "i2": "a:3"}
         return api_table(
             cluster=KafkaCluster(cluster_id="c", incarnation="i0", address=lambda: "a:1", listeners=lambda: addresses),
@@ -101,6 +102,7 @@ class Leader:
             max_batch=MAX,
             group_settings=GroupSettings(),
             admin=None if permissive else self,  # type: ignore[arg-type]
+            auto_create_topics=auto_create_topics,
         )
 
 
@@ -136,11 +138,47 @@ def create(apis: ApiTable, name: str, *, version: int = 7, validate_only: bool =
     return answer.topics[0]
 
 
+def looked_up(apis: ApiTable, name: str, version: int, *, allowed: bool = True, session: Session | None = None) -> Any:
+    """A topic in the answer to Metadata."""
+    flags: dict[str, Any] = {"allow_auto_topic_creation": allowed} if version >= 4 else {}
+    flags |= {"include_topic_authorized_operations": False} if version >= 8 else {}
+    flags |= {"include_cluster_authorized_operations": False} if 8 <= version <= 10 else {}
+    topics = [{"name": name, "topic_id": None}]
+    return call(apis, METADATA, version, session=session, topics=topics, **flags).topics[0]
+
+
 def configs(**given: str | None) -> list[dict[str, str | None]]:
     return [{"name": name.replace("_", "."), "value": value} for name, value in given.items()]
 
 
 # ---- creation
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_topic_that_a_client_wants_to_use_is_created_if_that_is_set(leader: Leader, version: int) -> None:
+    found = looked_up(leader.apis(auto_create_topics=True), "New_One", version)
+    assert (found.error_code, len(found.partitions)) == (ErrorCode.none, DEFAULT_PARTITIONS)
+    ((what, _, namespace, spec, preview),) = leader.calls
+    assert (what, namespace, preview) == ("create", "default", False)
+    assert (spec["partitions"], spec["partitioner"]) == (DEFAULT_PARTITIONS, "Kafka")
+    assert spec["kafka"] == {"name": "New_One"}
+
+
+def test_topics_are_created_by_nobody_who_does_not_want_it(leader: Leader) -> None:
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert looked_up(leader.apis(), "new", 12).error_code is unknown
+    assert looked_up(leader.apis(auto_create_topics=True), "new", 12, allowed=False).error_code is unknown
+    assert looked_up(leader.apis(auto_create_topics=True), "events", 12).error_code is ErrorCode.none
+    assert leader.calls == []
+
+
+def test_a_topic_that_may_not_be_created_says_why(leader: Leader) -> None:
+    leader.failure = PermissionDenied("no")
+    found = looked_up(leader.apis(auto_create_topics=True), "new", 12)
+    assert found.error_code is ErrorCode.topic_authorization_failed
+    assert (
+        looked_up(leader.apis(auto_create_topics=True), "no/name", 12).error_code is ErrorCode.invalid_topic_exception
+    )
 
 
 @pytest.mark.parametrize("version", versions(keys.CREATE_TOPICS))
