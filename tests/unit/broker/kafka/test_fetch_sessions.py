@@ -217,7 +217,7 @@ async def test_a_session_that_grows_too_large_ends(broker: Broker, monkeypatch: 
 async def test_topics_without_partitions_take_no_memory(broker: Broker) -> None:
     client = await client_of(broker)
     ((session,),) = [list(client.api._sessions._by_id.values())]
-    body = request(broker, offsets={}, wait_seconds=0)
+    body = request(broker, offsets={0: 0}, wait_seconds=0)
     names = tuple(dataclasses.replace(body.topics[0], topic=f"t{number}", partitions=()) for number in range(10))
-    await client.next(topics=names)
+    await client.next(changed={0: 0}, topics=names)
     assert [it.name for it in session.topics.values()] == [broker.name]
