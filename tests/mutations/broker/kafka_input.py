@@ -102,6 +102,14 @@ MUTATIONS = (
         (f"{TEST_FETCH}::test_nobody_has_an_id_of_zeros",),
     ),
     Mutation(
+        "give_each_connection_a_buffer",
+        "Connections in TLS receive into one buffer.",
+        "broker/smq_broker/kafka/transport/connection.py",
+        "        share_buffer(transport)\n",
+        "",
+        ("tests/unit/broker/kafka/security/test_tls.py::test_connections_receive_into_one_buffer",),
+    ),
+    Mutation(
         "let_fetch_sessions_grow",
         "A fetch session that has grown too large ends.",
         SESSIONS,

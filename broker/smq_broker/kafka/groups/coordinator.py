@@ -15,6 +15,7 @@ import structlog
 from smq_broker.kafka.cluster import KafkaCluster, KafkaNode
 from smq_broker.kafka.groups.group_files import GroupFiles
 from smq_broker.kafka.groups.hosted_group import HostedGroup
+from smq_broker.runtime.log_limiter import LogLimiter
 from smq_core.errors import SmqError
 from smq_core.kafka_groups.coordinators import coordinator_of
 from smq_core.kafka_groups.group_errors import GroupError
@@ -58,6 +59,7 @@ class GroupCoordinator:
         self._elsewhere: Counter[str] = Counter()
         """In how many checks in a row another node was the coordinator of a group."""
         self._checks: asyncio.Task[None] | None = None
+        self._limiter = LogLimiter()
 
     def node_of(self, name: str) -> KafkaNode | None:
         """Where clients find the coordinator of the group."""
@@ -125,7 +127,7 @@ class GroupCoordinator:
         try:
             return [it for it in await self._files.all() if self.coordinates(it.name)]
         except SmqError as error:
-            raise _unavailable(error) from None
+            raise self._unavailable(error) from None
 
     async def _load(self, name: str) -> HostedGroup:
         stored, etag = await self._read(name)
@@ -152,7 +154,7 @@ class GroupCoordinator:
         try:
             return await self._files.read(name) or (StoredKafkaGroup(name=name, deleted=True), None)
         except SmqError as error:
-            raise _unavailable(error) from None
+            raise self._unavailable(error) from None
 
     def _forget(self, group: HostedGroup) -> None:
         self._groups.pop(group.name, None)
@@ -202,7 +204,8 @@ class GroupCoordinator:
         elif group.is_owned and now - group.written_at > CHECK_SECONDS:
             await self._read_current(group)
 
-
-def _unavailable(error: SmqError) -> GroupFailure:
-    log.warning("groups of Kafka clients cannot be read", error=error.message)
-    return GroupFailure(GroupError.COORDINATOR_NOT_AVAILABLE)
+    def _unavailable(self, error: SmqError) -> GroupFailure:
+        left_out = self._limiter.admit("unavailable")
+        if left_out is not None:
+            log.warning("groups of Kafka clients cannot be read", error=error.message, left_out=left_out)
+        return GroupFailure(GroupError.COORDINATOR_NOT_AVAILABLE)

@@ -30,6 +30,7 @@ log = structlog.get_logger()
 RETRY_SECONDS = 1.0
 # Deadlines that come together are handled together.
 MIN_TIMER_SECONDS = 0.02
+MAX_SHOWN_MEMBERS = 5
 
 # What is to be changed in the document.
 Change = Callable[[StoredKafkaGroup], StoredKafkaGroup]
@@ -181,8 +182,14 @@ class HostedGroup:
         self._in_flight, self._pending = [], []
 
     def _tick(self) -> None:
-        for member in self.machine.tick(self.now()):
-            log.info("a member of a Kafka group was removed: it sent nothing in time", group=self.name, member=member)
+        removed = self.machine.tick(self.now())
+        if removed:  # one line, also if a thousand are gone
+            log.info(
+                "members of a Kafka group were removed: they sent nothing in time",
+                group=self.name,
+                members=removed[:MAX_SHOWN_MEMBERS],
+                count=len(removed),
+            )
         self._after_event()
 
     def _deliver(self) -> None:

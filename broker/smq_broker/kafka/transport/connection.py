@@ -27,6 +27,7 @@ from smq_broker.kafka.transport.frames import FrameReader
 from smq_broker.kafka.transport.limits import KafkaLimits
 from smq_broker.kafka.transport.metrics import KafkaMetrics
 from smq_broker.kafka.transport.request_memory import SMALL_BYTES, RequestMemory
+from smq_broker.kafka.transport.tls import share_buffer
 from smq_broker.runtime.log_limiter import LogLimiter
 from smq_core.model.addresses import join_address
 
@@ -98,6 +99,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        share_buffer(transport)
         transport.set_write_buffer_limits(high=WRITE_BYTES)
         # None if the client has gone already
         peer = transport.get_extra_info("peername") or ("unknown", 0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from smq_core.access.certificates import Certificate
 
@@ -13,6 +16,22 @@ from smq_core.access.certificates import Certificate
 HANDSHAKE_SECONDS = 10.0
 # How long the last bytes of TLS may take.
 SHUTDOWN_SECONDS = 2.0
+# What all connections of a thread receive into, before it is decrypted.
+RECEIVE_BYTES = 256 * 1024
+_shared = threading.local()
+
+
+def share_buffer(transport: asyncio.BaseTransport) -> None:
+    """Lets a connection in TLS receive into the buffer of its thread, after the handshake.
+
+    asyncio gives each connection one of 256 KiB, which it fills and empties within one call of the loop.
+    """
+    protocol: Any = getattr(transport, "_ssl_protocol", None)
+    if protocol is None or not hasattr(protocol, "_ssl_buffer_view"):
+        return
+    if not hasattr(_shared, "buffer"):
+        _shared.buffer = bytearray(RECEIVE_BYTES)
+    protocol._ssl_buffer, protocol._ssl_buffer_view = _shared.buffer, memoryview(_shared.buffer)
 
 
 class ServerTls:

@@ -93,6 +93,19 @@ def test_another_certificate_is_shown_to_new_connections_and_the_others_go_on(
         assert first.is_served()
 
 
+def test_connections_receive_into_one_buffer(authority: CertificateAuthority, listening: Listening) -> None:
+    """With one for each, a thousand connections that say nothing would take 256 MiB."""
+    address = listening.listener.address
+    with (
+        TlsSocket(address, authority.roots, "127.0.0.1") as one,
+        TlsSocket(address, authority.roots, "b1.example") as other,
+    ):
+        for _ in range(3):
+            assert one.is_served() and other.is_served()
+        buffers = {id(it._transport._ssl_protocol._ssl_buffer) for it in listening.listener._connections}  # type: ignore[attr-defined]
+        assert len(listening.listener._connections) == 2 and len(buffers) == 1
+
+
 def test_clear_text_gets_no_answer(listening: Listening) -> None:
     with KafkaSocket(listening.listener.address) as client:
         client.send(API_VERSIONS, 0, 1)
