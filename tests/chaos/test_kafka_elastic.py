@@ -30,7 +30,6 @@ PER_SECOND = 200
 TOPIC = "elastic"
 MIN_SPLITS = MIN_MERGES = 20
 BROKERS = 3
-KILLS = 50
 SECONDS_AFTER_KILL = 2.0
 # Longest time from a send to its ack while brokers are killed.
 MAX_STALL_SECONDS = 1.0
@@ -171,6 +170,7 @@ def test_brokers_are_killed_under_idempotent_producers(
 ) -> None:
     """One after the other, each when all brokers are there again."""
     seed = request.config.getoption("--chaos-seed")
+    kills = request.config.getoption("--chaos-kills")
     draw = random.Random(int(time.time()) if seed is None else seed)
     more = () if journal == "with a journal" else ("--no-journal",)
     programs = {"java": java(), "librdkafka": librdkafka()}
@@ -183,7 +183,7 @@ def test_brokers_are_killed_under_idempotent_producers(
             alive = [it for it in admin.brokers() if it.state == "alive"]
             return len(alive) == BROKERS and bool(layout.open())
 
-        for _ in range(KILLS):
+        for _ in range(kills):
             eventually(is_whole, what="all brokers are there, and all segments open")
             for it in stalls.values():
                 it.begin()
@@ -192,9 +192,9 @@ def test_brokers_are_killed_under_idempotent_producers(
             for it in stalls.values():
                 it.end()
         log = finish(cluster, clients)
-        print(f"\n{KILLS} kills {journal}, {len(log):,} messages")
+        print(f"\n{kills} kills {journal}, {len(log):,} messages")
         show(clients)
         for name, found in stalls.items():
             milliseconds = sorted(it // 1000 for it in found.micros)
-            print(f"  {name}: median {milliseconds[KILLS // 2]} ms, the longest {milliseconds[-8:]} ms")
+            print(f"  {name}: median {milliseconds[kills // 2]} ms, the longest {milliseconds[-8:]} ms")
         assert max(max(it.micros) for it in stalls.values()) < MAX_STALL_SECONDS * 1e6

@@ -1,7 +1,7 @@
 """A million malformed inputs to what serves Kafka clients: requests, record batches, whole connections; and a minute of
 them to a broker's process, over sockets.
 
-`make test` tries ten thousand (tests/property/test_kafka_fuzzing.py). ``--chaos-inputs N`` tries more or fewer,
+`make test` tries some thousands (tests/property/test_kafka_fuzzing.py). ``--chaos-inputs N`` tries more or fewer,
 ``--chaos-first SEED`` others. A failure prints its input.
 """
 

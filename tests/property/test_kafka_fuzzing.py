@@ -10,7 +10,7 @@ import pytest
 from support.fuzzing.kafka_campaign import PARTS, attack
 from support.fuzzing.targets import MAX_GROWTH_BYTES
 
-INPUTS = {"requests": 10_000, "records": 3_000, "connections": 1_500}
+INPUTS = {"requests": 5_000, "records": 2_000, "connections": 1_000}
 
 
 @pytest.mark.parametrize("part", PARTS)

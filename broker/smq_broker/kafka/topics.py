@@ -26,7 +26,7 @@ ID_SEARCH_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:
-    """A topic and its layout, which is at most some 200 ms old."""
+    """A topic and its layout, which may be some milliseconds old."""
 
     name: str
     topic: Topic

@@ -16,11 +16,13 @@ from smq_storage.catalog.topics import read_current_topic, read_topic
 from smq_storage.object_store.store import Store, StoreSettings
 from smq_storage.process.locks import make_lock
 
-CACHE_TTL_SECONDS = 0.2
+# Many clients look for a segment's successor at once, and again soon if they do not find it: whoever looks while it is
+# being opened gets the former one that long. So a topic costs few reads of the filer.
+CACHE_TTL_SECONDS = 0.05
 
 
 class Locator:
-    """Layouts read from the filer, at most 200 ms old."""
+    """Layouts read from the filer, at most ``CACHE_TTL_SECONDS`` old."""
 
     def __init__(self, store: Store, settings: StoreSettings) -> None:
         self._store = store

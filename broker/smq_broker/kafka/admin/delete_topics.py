@@ -60,6 +60,6 @@ class DeleteTopicsApi:
         await self._changes.wait_until(lambda: self._is_gone(found), wait_seconds)
 
     def _is_gone(self, found: KafkaTopic) -> bool:
-        """Whether this broker does not find the topic any more, which it has read some 200 ms ago."""
+        """Whether this broker does not find the topic any more, which it may have read some milliseconds ago."""
         now = self._topics.named(found.name)
         return now is None or now.id != found.id
