@@ -125,7 +125,7 @@ def test_a_pattern_finds_topics_and_static_members_keep_their_partitions(
 
     def read() -> set[tuple[int, int]]:
         consumer = consumer_of(cluster, group, **{"group.instance.id": "one", "enable.auto.commit": False})
-        consumer.subscribe([f"^{kafka_topic[:-1]}."])
+        consumer.subscribe([f"^{kafka_topic[:-1]}[{kafka_topic[-1]}]$"])
         found: set[tuple[int, int]] = set()
 
         def take() -> bool:
