@@ -6,7 +6,6 @@ A request without a session is the only one of a session that ends with it.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -34,6 +33,7 @@ from smq_broker.kafka.partitions.rows import record_batch
 from smq_broker.kafka.partitions.tail_reader import TailReader, Watches, encode_entries
 from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic, FetchResponse
 from smq_broker.kafka.protocol.messages import FetchWait, Part, RequestContext
+from smq_broker.kafka.protocol.response_writer import UNKNOWN_ID
 from smq_broker.kafka.records.batch_header import count_records
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
@@ -42,7 +42,6 @@ from smq_core.model.entities import number_of
 # A response has at most this many bytes of records, except for a single larger message.
 MAX_RESPONSE_BYTES = 50 * 1024 * 1024
 TOPIC_IDS_FROM = 13
-UNKNOWN_ID = uuid.UUID(int=0)
 
 # How much larger rows of a topic with a schema may be as JSON.
 JSON_RATIO = 4

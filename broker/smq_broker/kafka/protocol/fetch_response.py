@@ -79,13 +79,11 @@ class FetchResponse:
         writer.write(INT32.pack(self.throttle_ms))
         if version >= SESSIONS_FROM:
             writer.write(_SESSION.pack(self.error_code, self.session_id))
-        writer.write_size(len(self.topics))
-        for topic in self.topics:
-            writer.write_topic(topic.name, topic.topic_id if version >= TOPIC_IDS_FROM else None)
-            writer.write_size(len(topic.partitions))
-            for partition in topic.partitions:
-                _write_partition(writer, partition, version)
-            writer.write_no_tags()
+        writer.write_topics(
+            self.topics,
+            has_ids=version >= TOPIC_IDS_FROM,
+            write_partition=lambda it: _write_partition(writer, it, version),
+        )
         if version >= NODES_FROM and self.nodes:
             writer.write_tag(_NODES_TAG, _encode_nodes(self.nodes))
         else:

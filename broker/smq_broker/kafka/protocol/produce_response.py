@@ -52,13 +52,11 @@ class ProduceResponse(NamedTuple):
     def encode(self, version: int) -> Sequence[Part]:
         """The body in this version of the API, 3 to 13."""
         writer = ResponseWriter(flexible=version >= FLEXIBLE_FROM)
-        writer.write_size(len(self.topics))
-        for topic in self.topics:
-            writer.write_topic(topic.name, topic.topic_id if version >= TOPIC_IDS_FROM else None)
-            writer.write_size(len(topic.partitions))
-            for partition in topic.partitions:
-                _write_partition(writer, partition, version)
-            writer.write_no_tags()
+        writer.write_topics(
+            self.topics,
+            has_ids=version >= TOPIC_IDS_FROM,
+            write_partition=lambda it: _write_partition(writer, it, version),
+        )
         writer.write(INT32.pack(self.throttle_ms))
         writer.write_no_tags()
         return writer.finish()

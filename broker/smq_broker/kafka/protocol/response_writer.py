@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from smq_broker.kafka.protocol.cursor import INT16, INT32, unsigned_varint
 from smq_broker.kafka.protocol.messages import Part
+
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
+UNKNOWN_ID = UUID(int=0)
+
+
+class Topic(Protocol[P_co]):
+    """Of a response."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> UUID | None: ...
+
+    @property
+    def partitions(self) -> Sequence[P_co]: ...
 
 
 class ResponseWriter:
@@ -39,12 +57,18 @@ class ResponseWriter:
         encoded = text.encode()
         self._open += (unsigned_varint(len(encoded) + 1) if self._flexible else INT16.pack(len(encoded))) + encoded
 
-    def write_topic(self, name: str, topic_id: UUID | None) -> None:
-        """The id if there is one: it takes the place of the name from some version on."""
-        if topic_id is None:
-            self.write_text(name)
-        else:
-            self._open += topic_id.bytes
+    def write_topics(self, topics: Sequence[Topic[P]], *, has_ids: bool, write_partition: Callable[[P], None]) -> None:
+        """Topics have ids in place of names from some version on."""
+        self.write_size(len(topics))
+        for topic in topics:
+            if has_ids:
+                self._open += (topic.topic_id or UNKNOWN_ID).bytes
+            else:
+                self.write_text(topic.name)
+            self.write_size(len(topic.partitions))
+            for partition in topic.partitions:
+                write_partition(partition)
+            self.write_no_tags()
 
     def write_tag(self, tag: int, value: bytes) -> None:
         """The only tagged field of a structure."""

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
@@ -22,6 +21,7 @@ from kio.static.primitive import i32Timedelta
 from smq_broker.kafka.protocol.entities import build, encode
 from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic, FetchResponse
 from smq_broker.kafka.protocol.messages import FETCH, Part, ProtocolError, RequestContext
+from smq_broker.kafka.protocol.response_writer import UNKNOWN_ID
 from smq_broker.kafka.protocol.upstream_codec import decode_fetch_response
 from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, answer_of
 from smq_broker.kafka.proxy.clients import Clients
@@ -37,7 +37,6 @@ MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 BEGIN = 0
 NO_SESSION = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": ()}
 NO_WAIT = i32Timedelta.parse(timedelta(0))
-UNKNOWN_ID = UUID(int=0)
 
 
 class ProxiedFetchApi:
