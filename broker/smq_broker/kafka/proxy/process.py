@@ -10,8 +10,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from smq_broker.access.security import OpenBroker
-from smq_broker.kafka.proxy.dialer import ClientTls
-from smq_broker.kafka.proxy.discovery import BrokerDiscovery
+from smq_broker.kafka.proxy.brokers.dialer import ClientTls
+from smq_broker.kafka.proxy.brokers.discovery import BrokerDiscovery
 from smq_broker.kafka.proxy.service import KafkaProxyService
 from smq_broker.leader_client.kafka_brokers import list_kafka_brokers
 from smq_broker.leader_client.leader_channels import LeaderChannels

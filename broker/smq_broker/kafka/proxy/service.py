@@ -13,22 +13,22 @@ from smq_broker.kafka.cluster import KafkaNode
 from smq_broker.kafka.executor import LoopCalls
 from smq_broker.kafka.protocol.messages import FETCH, PRODUCE, Api, ApiTable, RequestContext, ResponseBody
 from smq_broker.kafka.protocol.sessions import OpenAccess
-from smq_broker.kafka.proxy.client_upstreams import METADATA
-from smq_broker.kafka.proxy.clients import Clients, ProxiedConnections
-from smq_broker.kafka.proxy.cluster_apis import (
+from smq_broker.kafka.proxy.apis.cluster_apis import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_TOPIC_PARTITIONS,
     ClusterApis,
 )
-from smq_broker.kafka.proxy.cluster_view import ClusterView
-from smq_broker.kafka.proxy.dialer import ClientTls, Dialer
-from smq_broker.kafka.proxy.fetch_api import ProxiedFetchApi
-from smq_broker.kafka.proxy.group_answers import FIND_COORDINATOR, LIST_GROUPS
-from smq_broker.kafka.proxy.group_apis import ProxiedGroupApis
-from smq_broker.kafka.proxy.partition_apis import PartitionApis
+from smq_broker.kafka.proxy.apis.cluster_view import ClusterView
+from smq_broker.kafka.proxy.apis.fetch_api import ProxiedFetchApi
+from smq_broker.kafka.proxy.apis.group_answers import FIND_COORDINATOR, LIST_GROUPS
+from smq_broker.kafka.proxy.apis.group_apis import ProxiedGroupApis
+from smq_broker.kafka.proxy.apis.partition_apis import PartitionApis
+from smq_broker.kafka.proxy.brokers.client_upstreams import METADATA
+from smq_broker.kafka.proxy.brokers.clients import Clients, ProxiedConnections
+from smq_broker.kafka.proxy.brokers.dialer import ClientTls, Dialer
+from smq_broker.kafka.proxy.brokers.routes import Routes
 from smq_broker.kafka.proxy.proxy_metrics import ProxyMetrics
-from smq_broker.kafka.proxy.routes import Routes
 from smq_broker.kafka.security.connection_access import LoginRequired
 from smq_broker.kafka.security.listener_security import ListenerSecurity
 from smq_broker.kafka.transport.limits import KafkaLimits

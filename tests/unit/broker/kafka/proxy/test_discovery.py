@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from smq_broker.kafka.cluster import KafkaNode, node_id
-from smq_broker.kafka.proxy.discovery import BrokerDiscovery
+from smq_broker.kafka.proxy.brokers.discovery import BrokerDiscovery
 from smq_core.errors import Unavailable
 
 

@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from smq_broker.kafka.protocol.entities import encode
-from smq_broker.kafka.proxy.group_answers import OFFSET_COMMIT, OFFSET_FETCH, unavailable
-from smq_broker.kafka.proxy.group_apis import error_codes
+from smq_broker.kafka.proxy.apis.group_answers import OFFSET_COMMIT, OFFSET_FETCH, unavailable
+from smq_broker.kafka.proxy.apis.group_apis import error_codes
 from smq_broker.kafka.proxy.service import BY_COORDINATOR
 
 GROUP = SimpleNamespace(group_id="g", topics=None)

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from smq_broker.kafka.cluster import KafkaNode
 from smq_broker.kafka.protocol.messages import FETCH, PRODUCE
-from smq_broker.kafka.proxy import client_upstreams
-from smq_broker.kafka.proxy.cluster_view import NODE_ID
+from smq_broker.kafka.proxy.apis.cluster_view import NODE_ID
+from smq_broker.kafka.proxy.brokers import client_upstreams
 from smq_broker.kafka.proxy.service import KafkaProxyService, api_table
 from smq_core.model.addresses import join_address
 from smq_storage.object_store.store import open_store

@@ -17,11 +17,11 @@ from kio.static.primitive import i32Timedelta
 from smq_broker.kafka.cluster import KafkaNode
 from smq_broker.kafka.protocol.entities import build
 from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTopic
-from smq_broker.kafka.proxy import routes as routing
-from smq_broker.kafka.proxy.cluster_view import NODE_ID, ClusterView
-from smq_broker.kafka.proxy.fetch_api import merged_topics
-from smq_broker.kafka.proxy.routes import Routes
-from smq_broker.kafka.proxy.splitting import Shape, merge, number_of, split, stale_partitions, topic_key
+from smq_broker.kafka.proxy.apis.cluster_view import NODE_ID, ClusterView
+from smq_broker.kafka.proxy.apis.fetch_api import merged_topics
+from smq_broker.kafka.proxy.apis.splitting import Shape, merge, number_of, split, stale_partitions, topic_key
+from smq_broker.kafka.proxy.brokers import routes as routing
+from smq_broker.kafka.proxy.brokers.routes import Routes
 
 METADATA, LIST_OFFSETS = 3, 2
 NODES = [KafkaNode(10, "a", 1), KafkaNode(20, "b", 2)]

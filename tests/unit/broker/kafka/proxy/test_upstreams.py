@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry
 
 from smq_broker.kafka.protocol.messages import PRODUCE, ClientConnection
 from smq_broker.kafka.protocol.sessions import Session
-from smq_broker.kafka.proxy import client_upstreams
-from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, taken
-from smq_broker.kafka.proxy.dialer import Dialer
+from smq_broker.kafka.proxy.brokers import client_upstreams
+from smq_broker.kafka.proxy.brokers.client_upstreams import ClientUpstreams, taken
+from smq_broker.kafka.proxy.brokers.dialer import Dialer
+from smq_broker.kafka.proxy.brokers.routes import Routes
+from smq_broker.kafka.proxy.brokers.upstream import Upstream, UpstreamLost
 from smq_broker.kafka.proxy.proxy_metrics import ProxyMetrics
-from smq_broker.kafka.proxy.routes import Routes
-from smq_broker.kafka.proxy.upstream import Upstream, UpstreamLost
 from support.in_memory.kafka_proxy import Broker, Cluster
 from support.waiting import HANG_GUARD
 

@@ -18,11 +18,11 @@ from smq_broker.kafka.protocol.entities import build_response, encode
 from smq_broker.kafka.protocol.messages import PRODUCE, RequestContext, ResponseBody
 from smq_broker.kafka.protocol.produce_request import ProduceRequest
 from smq_broker.kafka.protocol.upstream_codec import encode_produce_request
-from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, answer_of, decoded, taken
-from smq_broker.kafka.proxy.clients import Clients
-from smq_broker.kafka.proxy.splitting import Shape, merge, number_of, replaced, split, stale_partitions, topic_key
-from smq_broker.kafka.proxy.upstream import Upstream, UpstreamLost
-from smq_broker.kafka.proxy.waits import wait_seconds
+from smq_broker.kafka.proxy.apis.splitting import Shape, merge, number_of, replaced, split, stale_partitions, topic_key
+from smq_broker.kafka.proxy.apis.waits import wait_seconds
+from smq_broker.kafka.proxy.brokers.client_upstreams import ClientUpstreams, answer_of, decoded, taken
+from smq_broker.kafka.proxy.brokers.clients import Clients
+from smq_broker.kafka.proxy.brokers.upstream import Upstream, UpstreamLost
 
 LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 21, 23
 NO_ACK = 0

@@ -17,8 +17,8 @@ from smq_broker.kafka.protocol.entities import build, encode
 from smq_broker.kafka.protocol.messages import ProtocolError
 from smq_broker.kafka.protocol.sessions import Session
 from smq_broker.kafka.protocol.upstream_codec import decode_response
+from smq_broker.kafka.proxy.brokers.upstream import Upstream, UpstreamLost
 from smq_broker.kafka.proxy.proxy_metrics import ProxyMetrics
-from smq_broker.kafka.proxy.upstream import Upstream, UpstreamLost
 from smq_broker.kafka.security.login import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from smq_core.model.addresses import join_address
 

@@ -6,11 +6,11 @@ import structlog
 
 from smq_broker.kafka.protocol.messages import ClientConnection
 from smq_broker.kafka.protocol.sessions import ConnectionAccess, RequestAccess
-from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams
-from smq_broker.kafka.proxy.dialer import Dialer
+from smq_broker.kafka.proxy.brokers.client_upstreams import ClientUpstreams
+from smq_broker.kafka.proxy.brokers.dialer import Dialer
+from smq_broker.kafka.proxy.brokers.routes import Routes
+from smq_broker.kafka.proxy.brokers.upstream import UpstreamLost
 from smq_broker.kafka.proxy.proxy_metrics import ProxyMetrics
-from smq_broker.kafka.proxy.routes import Routes
-from smq_broker.kafka.proxy.upstream import UpstreamLost
 from smq_broker.runtime.log_limiter import LogLimiter
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from smq_broker.kafka.proxy.splitting import replaced
+from smq_broker.kafka.proxy.apis.splitting import replaced
 from smq_core.model.addresses import split_address
 
 NODE_ID = 1

@@ -6,12 +6,12 @@ from typing import Any
 
 from smq_broker.kafka.protocol.entities import encode
 from smq_broker.kafka.protocol.messages import EncodedBody, ProtocolError, RequestContext, ResponseBody
-from smq_broker.kafka.proxy.client_upstreams import METADATA, decoded
-from smq_broker.kafka.proxy.clients import Clients
-from smq_broker.kafka.proxy.cluster_view import NODE_ID, ClusterView, with_broker_name
-from smq_broker.kafka.proxy.splitting import replaced
-from smq_broker.kafka.proxy.upstream import UpstreamLost
-from smq_broker.kafka.proxy.waits import wait_seconds
+from smq_broker.kafka.proxy.apis.cluster_view import NODE_ID, ClusterView, with_broker_name
+from smq_broker.kafka.proxy.apis.splitting import replaced
+from smq_broker.kafka.proxy.apis.waits import wait_seconds
+from smq_broker.kafka.proxy.brokers.client_upstreams import METADATA, decoded
+from smq_broker.kafka.proxy.brokers.clients import Clients
+from smq_broker.kafka.proxy.brokers.upstream import UpstreamLost
 
 DESCRIBE_CONFIGS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 32, 60, 75
 

@@ -23,13 +23,13 @@ from smq_broker.kafka.protocol.fetch_response import FetchedPartition, FetchedTo
 from smq_broker.kafka.protocol.messages import FETCH, Part, ProtocolError, RequestContext
 from smq_broker.kafka.protocol.response_writer import UNKNOWN_ID
 from smq_broker.kafka.protocol.upstream_codec import decode_fetch_response
-from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, answer_of
-from smq_broker.kafka.proxy.clients import Clients
-from smq_broker.kafka.proxy.partition_apis import forget_all, split_by_leader
-from smq_broker.kafka.proxy.routes import TopicKey
-from smq_broker.kafka.proxy.splitting import STALE, replaced
-from smq_broker.kafka.proxy.upstream import Upstream, UpstreamLost
-from smq_broker.kafka.proxy.waits import wait_seconds
+from smq_broker.kafka.proxy.apis.partition_apis import forget_all, split_by_leader
+from smq_broker.kafka.proxy.apis.splitting import STALE, replaced
+from smq_broker.kafka.proxy.apis.waits import wait_seconds
+from smq_broker.kafka.proxy.brokers.client_upstreams import ClientUpstreams, answer_of
+from smq_broker.kafka.proxy.brokers.clients import Clients
+from smq_broker.kafka.proxy.brokers.routes import TopicKey
+from smq_broker.kafka.proxy.brokers.upstream import Upstream, UpstreamLost
 
 # Of records in one response, except for a single larger message: the memory that one client takes here.
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024

@@ -14,10 +14,8 @@ from kio.schema.errors import ErrorCode
 from smq_broker.kafka.cluster import KafkaNode
 from smq_broker.kafka.protocol.entities import build, encode
 from smq_broker.kafka.protocol.messages import EncodedBody, RequestContext, ResponseBody
-from smq_broker.kafka.proxy.client_upstreams import ClientUpstreams, decoded
-from smq_broker.kafka.proxy.clients import Clients
-from smq_broker.kafka.proxy.cluster_view import ClusterView
-from smq_broker.kafka.proxy.group_answers import (
+from smq_broker.kafka.proxy.apis.cluster_view import ClusterView
+from smq_broker.kafka.proxy.apis.group_answers import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -26,9 +24,11 @@ from smq_broker.kafka.proxy.group_answers import (
     OFFSET_FETCH,
     unavailable,
 )
-from smq_broker.kafka.proxy.splitting import replaced
-from smq_broker.kafka.proxy.upstream import UpstreamLost
-from smq_broker.kafka.proxy.waits import wait_seconds
+from smq_broker.kafka.proxy.apis.splitting import replaced
+from smq_broker.kafka.proxy.apis.waits import wait_seconds
+from smq_broker.kafka.proxy.brokers.client_upstreams import ClientUpstreams, decoded
+from smq_broker.kafka.proxy.brokers.clients import Clients
+from smq_broker.kafka.proxy.brokers.upstream import UpstreamLost
 
 GROUP = 0
 BATCHED_FROM = FIND_VERSION = 4

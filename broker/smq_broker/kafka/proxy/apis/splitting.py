@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from smq_broker.kafka.proxy.routes import TopicKey
+from smq_broker.kafka.proxy.brokers.routes import TopicKey
 
 # Where a partition of a request goes; None is the broker that the client uses for what is about no partition.
 LeaderOf: TypeAlias = Callable[[TopicKey, int], int | None]

@@ -15,9 +15,9 @@ from kio.index import load_request_schema
 from smq_broker.kafka.protocol.entities import build, encode
 from smq_broker.kafka.protocol.messages import ClientConnection, Part, ProtocolError
 from smq_broker.kafka.protocol.upstream_codec import decode_response
-from smq_broker.kafka.proxy.dialer import Dialer, log_in
-from smq_broker.kafka.proxy.routes import Routes, TopicKey
-from smq_broker.kafka.proxy.upstream import Upstream, UpstreamLost
+from smq_broker.kafka.proxy.brokers.dialer import Dialer, log_in
+from smq_broker.kafka.proxy.brokers.routes import Routes, TopicKey
+from smq_broker.kafka.proxy.brokers.upstream import Upstream, UpstreamLost
 
 METADATA = 3
 # It has topic ids, and every broker knows it.
