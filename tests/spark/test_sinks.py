@@ -15,7 +15,7 @@ import smq
 from pyspark_smq.options import Connection
 from pyspark_smq.sink.publishing import publish_rows
 from pyspark_smq.sink.staging import INLINE_BYTES, stage_rows
-from smq.producing.encoding import exact_cast
+from smq_storage.conversion import exact_cast
 from support.data.message_ledger import read_back
 from support.processes.local_cluster import LocalCluster
 

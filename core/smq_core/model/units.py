@@ -1,4 +1,4 @@
-"""Sizes (``32Mi``) and durations (``5s``) as manifests, flags and messages have them.
+"""Sizes (``32Mi``), durations (``5s``) and times as manifests, flags and messages have them.
 
 Everywhere else sizes are bytes and durations microseconds.
 """
@@ -6,6 +6,7 @@ Everywhere else sizes are bytes and durations microseconds.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import overload
 
 UNLIMITED = "unlimited"
@@ -104,3 +105,9 @@ def _whole(number: str, factor: int) -> int:
     """The amount, rounded down, and exactly: binary fractions of large units do not fit into a float."""
     whole, _, fraction = number.partition(".")
     return int(whole + fraction) * factor // int(10 ** len(fraction))
+
+
+def format_time(at: datetime) -> str:
+    """A time as RFC 3339, to the microsecond; in UTC, unless it has no zone."""
+    when = at.astimezone(UTC) if at.tzinfo is not None else at
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")

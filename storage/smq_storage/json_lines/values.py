@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.units import format_time
 from smq_storage.conversion.exact_cast import kind_of
 from smq_storage.json_lines.fields import (
     BASE64,
@@ -91,11 +92,8 @@ def to_json(value: Any, of_bytes: Callable[[bytes], str]) -> Any:
 
 
 def iso(at: datetime | date) -> str:
-    """A date, or a time as RFC 3339, to the microsecond; in UTC, unless it has no zone."""
-    if not isinstance(at, datetime):
-        return at.isoformat()
-    when = at.astimezone(UTC) if at.tzinfo is not None else at
-    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    """A date, or a time as all of the command line."""
+    return format_time(at) if isinstance(at, datetime) else at.isoformat()
 
 
 def _is_text(value: Any) -> bool:

@@ -411,7 +411,7 @@ MUTATIONS = (
     Mutation(
         "write_times_to_the_millisecond",
         "JSON loses no digit of a time.",
-        "storage/smq_storage/json_lines/values.py",
+        "core/smq_core/model/units.py",
         'timespec="microseconds"',
         'timespec="milliseconds"',
         (f"{TEST_OUTPUT}::test_json_loses_no_digit_of_a_time_or_a_number",),

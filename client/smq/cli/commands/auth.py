@@ -13,8 +13,7 @@ from smq.cli.connection.session import TopicName, client, command, out, print_no
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, print_value
 from smq.transport.security.security_files import security_files
 from smq_core.errors import InvalidRequest
-from smq_core.model.units import parse_duration
-from smq_storage.json_lines.values import iso
+from smq_core.model.units import format_time, parse_duration
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Who this client is in a secure release, and what it may do."
@@ -37,7 +36,7 @@ def whoami(output: OutputOption = Output.TABLE) -> None:
     if found.groups:
         out.print(f"  groups         {', '.join(found.groups)}")
     if found.expires_at is not None:
-        out.print(f"  token ends     {iso(found.expires_at)}")
+        out.print(f"  token ends     {format_time(found.expires_at)}")
 
 
 @app.command("can-i", cls=ListCommand)
@@ -131,7 +130,7 @@ def rotate_ca(output: OutputOption = Output.TABLE) -> None:
 
 
 def _print(found: AuthorityRotation, output: Output) -> None:
-    rows = [(it.id, it.phase, iso(it.since), iso(it.expires_at)) for it in found.authorities]
+    rows = [(it.id, it.phase, format_time(it.since), format_time(it.expires_at)) for it in found.authorities]
     print_list(output, found, ["AUTHORITY", "PHASE", "SINCE", "EXPIRES"], rows)
     if found.waits_for and output in (Output.TABLE, Output.WIDE):
         print_note(f"the introduced authority signs later: it waits for {found.waits_for}")

@@ -15,8 +15,7 @@ from smq.cli.output import formatting
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, phase, print_list
 from smq_core.errors import UnknownSegment
 from smq_core.model.loss import Loss
-from smq_core.model.units import format_size
-from smq_storage.json_lines.values import iso
+from smq_core.model.units import format_size, format_time
 
 if TYPE_CHECKING:
     from smq import Admin, SegmentInfo, TopicInfo
@@ -63,7 +62,7 @@ def list_segments(
                 format_size(s.bytes) if s.end is not None else "–",
                 s.durability,
                 str(s.schema_version),
-                iso(s.sealed_at) if s.sealed_at else "–",
+                format_time(s.sealed_at) if s.sealed_at else "–",
             )
             for s in segments
         ],

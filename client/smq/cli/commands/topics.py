@@ -19,7 +19,7 @@ from smq.cli.connection.filer_watch import filer_named
 from smq.cli.connection.session import CommandFailed, TopicName, client, command, confirm, out, print_note
 from smq.cli.output import formatting
 from smq.cli.output.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
-from smq_storage.json_lines.values import iso
+from smq_core.model.units import format_time
 
 if TYPE_CHECKING:
     from smq import StoryEvent, TopicInfo
@@ -143,7 +143,7 @@ def _print_story(events: list[StoryEvent], output: Output) -> None:
         output,
         events,
         ["TIME", "LAST", "TIMES", "EVENT", "SEGMENT", "DETAIL"],
-        [(iso(e.at), iso(e.last_at), str(e.times), e.kind, e.segment, e.detail) for e in events],
+        [(format_time(e.at), format_time(e.last_at), str(e.times), e.kind, e.segment, e.detail) for e in events],
         right=["TIMES"],
         wide=["LAST"],
     )

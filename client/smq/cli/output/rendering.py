@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from smq_storage.json_lines.values import iso
+from smq_core.model.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -126,7 +126,7 @@ def print_json(value: Any) -> None:
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    return iso(value) if isinstance(value, datetime) else str(value)
+    return format_time(value) if isinstance(value, datetime) else str(value)
 
 
 _PHASES = {"open": "green", "pending": "cyan", "sealing": "yellow", "sealed": "dim"}

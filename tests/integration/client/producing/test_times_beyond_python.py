@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import smq
-from smq.producing.encoding import exact_cast
+from smq_storage.conversion import exact_cast
 from support.data.message_ledger import read_back
 from support.processes.cli import smq as run_smq
 from support.processes.local_cluster import LocalCluster

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from smq.cli.output import formatting
-from smq_core.model.units import format_size
-from smq_storage.json_lines.values import iso
+from smq_core.model.units import format_size, format_time
 
 
 @pytest.mark.parametrize(
@@ -47,5 +46,5 @@ def test_the_default_namespace_is_not_typed() -> None:
 
 def test_times_are_shown_in_utc() -> None:
     in_berlin = datetime(2023, 11, 14, 23, 13, 20, tzinfo=timezone(timedelta(hours=1)))
-    assert iso(in_berlin) == "2023-11-14T22:13:20.000000Z"
-    assert iso(datetime(2023, 11, 14)) == "2023-11-14T00:00:00.000000", "it has no zone"
+    assert format_time(in_berlin) == "2023-11-14T22:13:20.000000Z"
+    assert format_time(datetime(2023, 11, 14)) == "2023-11-14T00:00:00.000000", "it has no zone"

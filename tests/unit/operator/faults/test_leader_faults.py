@@ -22,7 +22,7 @@ from support.waiting import wait_until
 KEPT, DELETED = "default/kept", "default/deleted"
 LONGEST = 100.0
 # The tasks of a leader that are supervised. If one of them cannot be started, the leader does not start.
-SUPERVISED = 9
+SUPERVISED = 10
 
 
 class History:
