@@ -8,8 +8,6 @@ import grpc
 
 from smq_broker.leader_client.first_answer import first_answer
 from smq_broker.leader_client.leader_channels import LeaderChannels
-from smq_core.errors import Unreachable
-from smq_proto.connection_failures import cause_of
 from smq_proto.pages import all_pages
 from smq_proto.v1 import admin_pb2 as pb
 from smq_proto.v1.admin_pb2_grpc import AdminStub
@@ -29,11 +27,7 @@ def list_kafka_brokers(leaders: Callable[[], Sequence[str]], channels: LeaderCha
                     all_pages(AdminStub(channel).ListBrokers, pb.ListBrokersRequest(), timeout=TIMEOUT_SECONDS)
                 )
         except grpc.RpcError as error:
-            known = channels.failure_of(error, leader)
-            if known is not None:
-                raise known from None
-            cause = cause_of(str(error.details() if isinstance(error, grpc.Call) else error))
-            raise Unreachable(f"the leader at {leader} does not answer: {cause}") from None
+            raise channels.error_of(error, leader) from None
         listed = [it for page in pages for it in page.brokers]
         return {it.incarnation: it.kafka_address for it in listed if it.kafka_address and it.state in _MAY_ANSWER}
 

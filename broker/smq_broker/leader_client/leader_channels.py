@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from smq_core.errors import PermissionDenied, SmqError, Unauthenticated
+from smq_core.errors import PermissionDenied, SmqError, Unauthenticated, Unreachable
 from smq_proto.channel_options import NO_PROXY
 from smq_proto.connection_failures import CLOSED_AT_ONCE, cause_of
 from smq_proto.error_conversion import error_from_pb
@@ -82,6 +82,14 @@ class LeaderChannels:
             )
         rejection = _REJECTIONS.get(error.code())
         return None if rejection is None else rejection(details)
+
+    def error_of(self, error: grpc.RpcError, address: str) -> SmqError:
+        """As ``failure_of``, or Unreachable."""
+        known = self.failure_of(error, address)
+        if known is not None:
+            return known
+        cause = cause_of(str(error.details() if isinstance(error, grpc.Call) else error))
+        return Unreachable(f"the leader at {address} does not answer: {cause}")
 
 
 def _read(what: str, path: str) -> bytes:

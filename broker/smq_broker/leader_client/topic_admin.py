@@ -10,9 +10,7 @@ import grpc
 
 from smq_broker.leader_client.first_answer import first_answer
 from smq_broker.leader_client.leader_channels import LeaderChannels
-from smq_core.errors import Unreachable
 from smq_core.model.entities import TopicSchema
-from smq_proto.connection_failures import cause_of
 from smq_proto.v1 import admin_pb2 as pb
 from smq_proto.v1.admin_pb2_grpc import AdminStub
 from smq_proto.wire import columns_to_pb
@@ -80,10 +78,6 @@ class TopicAdmin:
                 with connect(leader) as channel:
                     call(AdminStub(channel), metadata)
             except grpc.RpcError as error:
-                known = channels.failure_of(error, leader)
-                if known is not None:
-                    raise known from None
-                cause = cause_of(str(error.details() if isinstance(error, grpc.Call) else error))
-                raise Unreachable(f"the leader at {leader} does not answer: {cause}") from None
+                raise channels.error_of(error, leader) from None
 
         first_answer(self._leaders(), at)
